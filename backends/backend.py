@@ -1,0 +1,144 @@
+"""What a device is to the interpreter, and the two factories: `register_backend` for devices, `Creators` for a device's executions."""
+
+from __future__ import annotations
+
+import importlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import BackendUnavailable
+from mnnx.schema.ops.base import Op, Spec
+
+Specs = Sequence[Spec | None]
+Tensors = Sequence[DeviceTensor | None]
+
+
+class Execution(ABC):
+    """One op on one device, for tensors of fixed shapes. A new one is made at every resize."""
+
+    #: Indices of inputs whose memory output 0 may take over (same number of bytes, read before they are overwritten).
+    in_place: tuple[int, ...] = ()
+
+    def __init__(self, op: Op, backend: Backend):
+        self.op = op
+        self.backend = backend
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        """Bytes of working memory needed while this runs; asked before memory is planned."""
+        return 0
+
+    @abstractmethod
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        """Chooses the algorithm and records the work in the backend's command list. Tensors stay where they are from here on."""
+
+
+Creator = Callable[[Op, "Backend", Specs, Specs], Execution]
+Support = Callable[[Op, Specs, Specs], str | None]
+
+
+class Creators:
+    """A device's factory of executions: op class → creator, filled by the decorator
+
+        @creator(MaxPool, AveragePool, supports=float32_only)
+        def create(op, backend, inputs, outputs): return PoolExecution(op, backend)
+
+    `supports(op, inputs, outputs)` gives None or the reason why this creator can't serve these Specs.
+    """
+
+    def __init__(self) -> None:
+        self._creators: dict[type[Op], tuple[Creator, Support]] = {}
+
+    def __call__(self, *op_classes: type[Op], supports: Support = lambda op, inputs, outputs: None):
+        def register(create: Creator) -> Creator:
+            for op_class in op_classes:
+                if op_class in self._creators:
+                    raise ValueError(f"two creators for {op_class.name}")
+                self._creators[op_class] = (create, supports)
+            return create
+
+        return register
+
+    def find(self, op: Op) -> tuple[Creator, Support] | None:
+        return self._creators.get(type(op))
+
+
+class CommandList(ABC):
+    """The recorded work of a plan on one backend; units are ranges of it."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def submit(self, first: int, last: int) -> None:
+        """Runs the commands first … last-1 in order and returns when their results can be read by later submissions."""
+
+
+class Backend(ABC):
+    """A device, as one session uses it. Sessions of one Interpreter share its `packed` weights."""
+
+    name: str
+
+    @abstractmethod
+    def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
+        """None where this backend can run `op` on such tensors, else the reason why not."""
+
+    @abstractmethod
+    def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
+        """The execution of a supported op."""
+
+    @abstractmethod
+    def allocate(self, nbytes: int) -> Any:
+        """A fresh piece of device memory (a tensor's `memory`), aligned for any kernel. Raises BackendError when there is none left."""
+
+    @abstractmethod
+    def constant(self, name: str, array: np.ndarray) -> DeviceTensor:
+        """A weight on the device; on the CPU the host array in place. Shared by the sessions of one model."""
+
+    @abstractmethod
+    def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
+        """Host array → device tensor of the same dtype and shape."""
+
+    @abstractmethod
+    def download(self, tensor: DeviceTensor) -> np.ndarray:
+        """Device tensor → fresh host array; waits until the device has computed it."""
+
+    @abstractmethod
+    def new_commands(self) -> CommandList:
+        """Starts an empty command list, which `Execution.on_resize` records into from here on (as `backend.commands`)."""
+
+    def release(self) -> None:
+        """Gives back threads, queues and memory. The backend can't be used afterwards."""
+
+
+_BACKENDS: dict[str, Callable[..., Backend] | str] = {"cpu": "mnnx.backends.cpu.backend:CpuBackend"}
+
+
+def register_backend(name: str, creator: Callable[..., Backend] | str) -> None:
+    """Makes a device known by name. `creator(config, shared)` makes its Backend; a string `module:attribute` is imported when needed."""
+    _BACKENDS[name] = creator
+
+
+def backend_names() -> list[str]:
+    """The names that `create_backend` knows, entry points of the group `mnnx.backends` included."""
+    return sorted(_BACKENDS.keys() | _entry_points().keys())
+
+
+def create_backend(name: str, config: Any, shared: Any) -> Backend:
+    """A new Backend of that name. Raises BackendUnavailable for an unknown name, or where its driver or device is missing."""
+    creator = _BACKENDS.get(name) or _entry_points().get(name)
+    if creator is None:
+        raise BackendUnavailable(f"there is no backend {name!r}; known ones: {', '.join(backend_names())}")
+    if isinstance(creator, str):
+        module, _, attribute = creator.partition(":")
+        creator = getattr(importlib.import_module(module), attribute)
+    return creator(config, shared)
+
+
+def _entry_points() -> dict[str, str]:
+    from importlib.metadata import entry_points
+
+    return {entry.name: entry.value for entry in entry_points(group="mnnx.backends")}

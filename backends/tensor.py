@@ -1,0 +1,50 @@
+"""A tensor on a device: what it is (a Spec) and where it lies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnnx.schema.ops.base import Spec
+
+if TYPE_CHECKING:
+    from mnnx.backends.backend import Backend
+
+
+class DeviceTensor:
+    """A tensor of fixed dtype and shape in a device's memory.
+
+    `memory` is the device's own handle (on the CPU a uint8 ndarray, elsewhere a buffer object), `offset` the tensor's first byte in
+    it. `constant` is the host array of a weight (None for what is computed): an execution may pack it anew, once, with
+    `Backend.packed`.
+    """
+
+    __slots__ = ("backend", "constant", "memory", "name", "offset", "spec")
+
+    def __init__(self, name: str, spec: Spec, backend: Backend, memory: Any, offset: int = 0, constant: np.ndarray | None = None):
+        self.name = name
+        self.spec = spec
+        self.backend = backend
+        self.memory = memory
+        self.offset = offset
+        self.constant = constant
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.spec.dtype
+
+    def copy_from_host(self, array: np.ndarray) -> None:
+        """Writes `array` (this tensor's dtype and shape) to the device."""
+        self.backend.upload(array, self)
+
+    def copy_to_host(self) -> np.ndarray:
+        """A fresh host array with this tensor's values; waits for the device."""
+        return self.backend.download(self)
+
+    def __repr__(self) -> str:
+        return f"DeviceTensor({self.name!r}, {self.spec}, {self.backend.name})"

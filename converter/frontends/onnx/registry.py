@@ -1,0 +1,56 @@
+"""Importer functions by ONNX op: `@importer("LeakyRelu")`, one function per op, all opsets handled inside.
+
+    @importer("Clip")
+    def clip(node: OnnxNode, x: Value, low: Value | None = None, high: Value | None = None):
+        if node.opset < 11:
+            low, high = node.scalar_like(x, node.attribute("min", float, None)), …
+        return node.add(Clip(), x, low, high)
+
+It gets the node and one argument per ONNX input (None: left out), and returns either an Op, which then takes the node's own inputs as
+they are, or the Value (a tuple of Values, one per output) that the node's outputs become. What can't be expressed: `node.fail(…)`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+from mnnx.schema.ops.base import Op
+
+#: (domain, op type) → importer; the domain "ai.onnx" is "".
+IMPORTERS: dict[tuple[str, str], Callable[..., Any]] = {}
+
+
+def importer(*op_types: str, domain: str = ""):
+    def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        for op_type in op_types:
+            if (domain, op_type) in IMPORTERS:
+                raise ValueError(f"two importers for {domain}::{op_type}")
+            IMPORTERS[domain, op_type] = function
+        return function
+
+    return register
+
+
+def direct(*op_classes: type[Op], domain: str = "") -> None:
+    """Registers ops that ONNX writes as we do in every opset: the same name, inputs, and attributes with the same names and defaults."""
+    for op_class in op_classes:
+        importer(op_class.name.rpartition("::")[2], domain=domain)(_direct(op_class))
+
+
+def _direct(op_class: type[Op]) -> Callable[..., Op]:
+    def import_directly(node, *_inputs) -> Op:
+        return node.op(op_class)
+
+    return import_directly
+
+
+def load_all() -> dict[tuple[str, str], Callable[..., Any]]:
+    """All importers."""
+    import mnnx.converter.frontends.onnx as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return IMPORTERS

@@ -1,0 +1,69 @@
+"""A model as it is in memory at run time: what the reader returns, the writer takes and the interpreter runs.
+
+Control flow is closed: a subgraph sees nothing but its own inputs. Whatever the ONNX subgraph captured from outside is passed in as
+further inputs of the If, Loop or Scan op, after its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from mnnx.schema.ops.base import Op
+
+#: What a dim can be: its size, the name of a symbolic size, or None where nothing is known of it.
+Dim = int | str | None
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A named tensor (or, by `kind`, a sequence, optional or map) of a graph."""
+
+    name: str
+    dtype: np.dtype | None = None
+    shape: tuple[Dim, ...] | None = None  # None: not even the rank is known
+    kind: str = "tensor"  # tensor | sequence | optional | map
+    constant: np.ndarray | None = None  # read-only; numeric ones are views of the mapped file
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One op of a graph; inputs and outputs are indices of its graph's values, -1 where one is left out."""
+
+    name: str
+    op: Op
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """Nodes in an order in which every value is made before it is used."""
+
+    name: str
+    values: list[Value]
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    nodes: list[Node]
+
+
+@dataclass(slots=True, eq=False)
+class RemovedValue:
+    """A tensor of the source model that no longer exists: which pass took it away, and the highest level that keeps it."""
+
+    name: str
+    by_pass: str
+    keep_level: int
+
+
+@dataclass(slots=True, eq=False)
+class Model:
+    """graphs[0] is the main graph; the others are bodies of its control-flow ops (and of theirs)."""
+
+    graphs: list[Graph]
+    producer: str = ""
+    opset: int = 0
+    metadata: dict[str, str] = field(default_factory=dict)
+    removed: list[RemovedValue] = field(default_factory=list)
+    buffer: object = None  # keeps the mapped file alive

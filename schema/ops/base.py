@@ -1,0 +1,192 @@
+"""What an operator definition is: typed attributes, and the shape and dtype of its results.
+
+A definition is a class under `@op`. Its annotated fields are its attributes; they are written to the model file and read back from it
+by their annotations, so a new attribute is one line. Instances are immutable. (Definition modules don't use
+`from __future__ import annotations`: their annotations are read as objects, which costs nothing at import.)
+"""
+
+from __future__ import annotations
+
+import importlib
+import math
+import pkgutil
+from dataclasses import dataclass
+from typing import Any, ClassVar, get_args, get_origin
+
+import numpy as np
+
+from mnnx.schema import dtypes
+
+OPS: dict[str, type[Op]] = {}
+
+
+class DataDependent(Exception):
+    """Raised by `Op.infer` where the shape of a result depends on values that aren't known before the model runs."""
+
+
+class RuleError(ValueError):
+    """Raised by `Op.infer` (through `require`) where inputs or attributes break a rule of the operator."""
+
+
+def require(condition: object, rule: str) -> None:
+    """Raises RuleError(rule) unless `condition` holds. `rule` says what must hold and what was found instead."""
+    if not condition:
+        raise RuleError(rule)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spec:
+    """What is known of a tensor before the model runs: dtype, shape (non-negative ints), and its value where that is known."""
+
+    dtype: np.dtype
+    shape: tuple[int, ...]
+    value: np.ndarray | None = None
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * self.dtype.itemsize
+
+    def known(self) -> np.ndarray:
+        """The value; raises DataDependent where it isn't known yet."""
+        if self.value is None:
+            raise DataDependent
+        return self.value
+
+    def ints(self) -> tuple[int, ...]:
+        """The value as a flat tuple of ints (a shape, axes, …); raises DataDependent where it isn't known yet."""
+        return tuple(int(v) for v in self.known().reshape(-1))
+
+    @classmethod
+    def of(cls, array: np.ndarray) -> Spec:
+        return cls(array.dtype, array.shape, array)
+
+    def __str__(self) -> str:
+        return f"{dtypes.name(self.dtype)}{list(self.shape)}"
+
+
+class Subgraph:
+    """Marks an attribute that holds a graph: in the converter its `Graph`, at run time the reader's `Graph`, in the file its index."""
+
+
+class Op:
+    """Base of all operator definitions."""
+
+    name: ClassVar[str]
+    #: Attribute name → (annotation, default or `...` where the attribute must be given).
+    fields: ClassVar[dict[str, tuple[Any, Any]]] = {}
+    #: False where two runs on equal inputs may differ (random numbers): never folded or merged.
+    deterministic: ClassVar[bool] = True
+
+    def __init__(self, **attributes: Any):
+        """Raises TypeError for an unknown, missing or wrongly typed attribute, ValueError (`check`) for an illegal one."""
+        for key, (annotation, default) in self.fields.items():
+            if key in attributes:
+                value = _coerce(attributes.pop(key), annotation, f"{self.name}.{key}")
+            elif default is ...:
+                raise TypeError(f"{self.name} needs the attribute {key!r}")
+            else:
+                value = default
+            object.__setattr__(self, key, value)
+        if attributes:
+            raise TypeError(f"{self.name} has no attribute {', '.join(map(repr, attributes))}")
+        self.check()
+
+    def __setattr__(self, key: str, value: Any) -> None:
+        raise AttributeError(f"{self.name} is immutable")
+
+    def __repr__(self) -> str:
+        return f"{self.name}({', '.join(f'{k}={v!r}' for k, v in self.attributes().items())})"
+
+    def check(self) -> None:
+        """Raises RuleError (see `require`) where an attribute's value is illegal, whatever the inputs."""
+
+    def attributes(self) -> dict[str, Any]:
+        """The attributes that differ from their defaults, by name."""
+        return {
+            key: getattr(self, key) for key, (_, default) in self.fields.items() if default is ... or not _same(getattr(self, key), default)
+        }
+
+    def replace(self, **changes: Any) -> Op:
+        """A copy with some attributes changed."""
+        return type(self)(**({key: getattr(self, key) for key in self.fields} | changes))
+
+    def infer(self, *inputs: Spec | None) -> Spec | tuple[Spec | None, ...]:
+        """Specs of the outputs (one Spec, or a tuple with one entry per output) from those of the inputs (None: an input left out).
+
+        Raises RuleError where the inputs break a rule of the op: whatever a kernel relies on must be checked here. Raises
+        DataDependent where a shape depends on values that aren't known: such an op runs on the host, and ends a segment. So does
+        an op that doesn't override this.
+        """
+        raise DataDependent
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return a is b
+    return a == b
+
+
+def _coerce(value: Any, annotation: Any, where: str) -> Any:
+    """`value` as the annotation wants it; raises TypeError where it isn't of that type."""
+    options = get_args(annotation) if get_origin(annotation) not in (tuple, None) else ()
+    if options:  # a union: T | None
+        if value is None and type(None) in options:
+            return None
+        return _coerce(value, next(o for o in options if o is not type(None)), where)
+    if get_origin(annotation) is tuple:
+        if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
+            raise TypeError(f"{where} must be a list, not {value!r}")
+        return tuple(_coerce(v, get_args(annotation)[0], where) for v in value)
+    if annotation is bool and isinstance(value, (bool, int, np.integer, np.bool_)) and value in (0, 1):
+        return bool(value)
+    if annotation is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return int(value)
+    if annotation is float and isinstance(value, (float, int, np.floating, np.integer)) and not isinstance(value, bool):
+        return float(value)
+    if annotation is str and isinstance(value, str):
+        return value
+    if annotation is np.dtype:
+        return np.dtype(value)
+    if annotation is np.ndarray and isinstance(value, np.ndarray):
+        return value
+    if annotation is Subgraph:
+        return value
+    raise TypeError(f"{where} must be {getattr(annotation, '__name__', annotation)}, not {value!r}")
+
+
+def op(name: str):
+    """Registers a definition under its canonical name: ONNX's own, or `domain::Name` for other domains (`mnnx::` for our fused ops)."""
+
+    def register(cls: type[Op]) -> type[Op]:
+        cls.name = name
+        cls.__slots__ = ()
+        inherited = {k: v for base in reversed(cls.__mro__[1:]) for k, v in vars(base).get("fields", {}).items()}
+        own = {
+            key: (annotation, getattr(cls, key, ...))
+            for key, annotation in cls.__annotations__.items()
+            if get_origin(annotation) is not ClassVar
+        }
+        cls.fields = inherited | own
+        if name in OPS:
+            raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
+        OPS[name] = cls
+        return cls
+
+    return register
+
+
+def load_all() -> dict[str, type[Op]]:
+    """All operator definitions, by canonical name."""
+    import mnnx.schema.ops as package
+
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
+    return OPS
