@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.inference import infer_node
 from mnnx.errors import ConversionError
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Subgraph
@@ -63,6 +64,8 @@ class OnnxNode:
             return tuple(s.decode("utf-8", "surrogateescape") for s in proto.strings)
         if kind is np.ndarray and proto.type == kinds.TENSOR:
             return self._context.array(proto.t)
+        if kind is np.ndarray and proto.type == kinds.SPARSE_TENSOR:
+            return self._context.sparse_array(proto.sparse_tensor)
         if proto.type in (kinds.INTS, kinds.FLOATS, kinds.STRINGS) and not (proto.ints or proto.floats or proto.strings):
             return ()
         self.fail(f"the attribute {name!r} is of type {kinds.AttributeType.Name(proto.type)}, wanted {kind}")
@@ -70,12 +73,12 @@ class OnnxNode:
     def has(self, name: str) -> bool:
         return name in self._attributes
 
-    def subgraph(self, name: str) -> onnx.GraphProto:
-        """The GraphProto of a graph attribute; raises ConversionError where it is absent."""
+    def subgraph(self, name: str) -> Any:
+        """Imports a graph attribute; returns an importer.Subimport. Raises ConversionError where it is absent."""
         proto = self._attributes.get(name)
         if proto is None or proto.type != onnx.AttributeProto.GRAPH:
             self.fail(f"needs the graph attribute {name!r}")
-        return proto.g
+        return self._context.subgraph(proto.g)
 
     def op(self, op_class: type[Op], **given: Any) -> Op:
         """An op whose attributes are read from the ONNX attributes of the same names; `given` ones are taken as they are."""
@@ -95,8 +98,14 @@ class OnnxNode:
     def add(self, op: Op, *inputs: Value | None, outputs: int = 1) -> Any:
         """Adds an op to the graph; returns its output Value, or a tuple of `outputs` Values where that isn't 1."""
         values = tuple(Value(self._context.fresh(f"{self.name}/{op.name}")) for _ in range(outputs))
-        self.graph.nodes.append(Node(op, inputs, values, self._context.fresh(self.name)))
+        node = Node(op, inputs, values, self._context.fresh(self.name))
+        self.graph.nodes.append(node)
+        infer_node(node)
         return values[0] if outputs == 1 else values
+
+    def fresh_name(self) -> str:
+        """A name for a further node that belongs to this one."""
+        return self._context.fresh(self.name)
 
     def constant(self, array: Any, dtype: Any = None) -> Value:
         """A constant Value."""

@@ -1,0 +1,65 @@
+"""ONNX function ops: an op without an importer is imported as the nodes of its function body."""
+
+from __future__ import annotations
+
+import onnx
+import onnx.defs
+
+from mnnx.converter.frontends.onnx.node import OnnxNode
+from mnnx.schema import dtypes
+
+
+def body(node: OnnxNode) -> onnx.FunctionProto | None:
+    """The function body of a node's op at its opset, or None where it has none."""
+    try:
+        schema = onnx.defs.get_schema(node.op_type, node.opset, node.domain)
+    except onnx.defs.SchemaError:
+        return None
+    text = None
+    if schema.has_function:
+        text = schema.get_function_with_opset_version(_version(schema.function_opset_versions, node.opset))
+    elif schema.has_context_dependent_function:
+        types = [_type(value).SerializeToString() for value in node.inputs]
+        version = _version(schema.context_dependent_function_opset_versions, node.opset)
+        text = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), types)
+    if not text:
+        return None
+    function = onnx.FunctionProto()
+    function.ParseFromString(text)
+    return function
+
+
+def _version(versions: list[int], opset: int) -> int:
+    """The newest body that is written for the model's opset or an older one, else the oldest."""
+    return max([v for v in versions if v <= opset], default=min(versions))
+
+
+def bind_attributes(proto: onnx.NodeProto, call: onnx.NodeProto, function: onnx.FunctionProto) -> onnx.NodeProto:
+    """A copy of a function's node in which references to the function's attributes are replaced by the call's values."""
+    given = {a.name: a for a in function.attribute_proto} | {a.name: a for a in call.attribute}
+    bound = onnx.NodeProto()
+    bound.CopyFrom(proto)
+    del bound.attribute[:]
+    for attribute in proto.attribute:
+        if attribute.ref_attr_name:
+            if attribute.ref_attr_name in given:
+                value = bound.attribute.add()
+                value.CopyFrom(given[attribute.ref_attr_name])
+                value.name = attribute.name
+            continue
+        value = bound.attribute.add()
+        value.CopyFrom(attribute)
+        if value.type == onnx.AttributeProto.GRAPH:
+            nodes = [bind_attributes(inner, call, function) for inner in attribute.g.node]
+            del value.g.node[:]
+            value.g.node.extend(nodes)
+    return bound
+
+
+def _type(value) -> onnx.TypeProto:
+    if value is None:
+        return onnx.TypeProto()
+    if value.kind == "sequence":
+        element = onnx.helper.make_tensor_type_proto(dtypes.to_code(value.dtype), None)
+        return onnx.helper.make_sequence_type_proto(element)
+    return onnx.helper.make_tensor_type_proto(dtypes.to_code(value.dtype), value.shape)
