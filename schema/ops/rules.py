@@ -1,0 +1,44 @@
+"""Rules that many operator definitions share; each raises RuleError where it is broken."""
+
+import ml_dtypes
+import numpy as np
+
+from mnnx.schema import dtypes
+from mnnx.schema.ops.base import Spec, require
+
+#: The real floating-point types that arithmetic is done in.
+FLOATS = frozenset(np.dtype(t) for t in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16))
+
+#: Attributes and sizes stay below this, so that products of two of them fit in 64 bits.
+LIMIT = 2**31
+
+
+def require_floats(**specs: Spec | None) -> None:
+    """Every given tensor must be of a float type of 16, 32 or 64 bits, all of the same one."""
+    given = {name: spec for name, spec in specs.items() if spec is not None}
+    require_same_dtype(**given)
+    for name, spec in given.items():
+        require(spec.dtype in FLOATS, f"{name} must be float16, bfloat16, float32 or float64; it is {dtypes.name(spec.dtype)}")
+
+
+def require_same_dtype(**specs: Spec | None) -> None:
+    """The given tensors must be of one dtype."""
+    given = [(name, spec) for name, spec in specs.items() if spec is not None]
+    for name, spec in given[1:]:
+        first, reference = given[0]
+        require(
+            spec.dtype == reference.dtype, f"{name} must be {dtypes.name(reference.dtype)}, as {first}; it is {dtypes.name(spec.dtype)}"
+        )
+
+
+def require_shape(name: str, spec: Spec | None, *shapes: tuple[int, ...]) -> None:
+    """A tensor, where it is given, must have one of these shapes."""
+    if spec is not None:
+        wanted = " or ".join(str(list(shape)) for shape in shapes)
+        require(spec.shape in shapes, f"{name} must have the shape {wanted}; it has {list(spec.shape)}")
+
+
+def axis_of(axis: int, rank: int, name: str = "axis") -> int:
+    """`axis` counted from the front; it must be in -rank … rank-1."""
+    require(-rank <= axis < rank, f"{name} must be in {-rank} … {rank - 1} for rank {rank}; it is {axis}")
+    return axis % rank
