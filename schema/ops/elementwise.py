@@ -1,0 +1,80 @@
+"""The base of ops that compute each element from the elements of their inputs: broadcasting, and which dtypes go in and out."""
+
+from typing import ClassVar
+
+import ml_dtypes
+import numpy as np
+
+from mnnx.schema import dtypes
+from mnnx.schema.ops.base import Op, Spec, require
+
+BOOL = np.dtype(bool)
+STRING = dtypes.STRING
+FLOATS = frozenset({np.dtype("float32"), np.dtype("float16"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16)})
+SIGNED = frozenset(np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
+UNSIGNED = frozenset(np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
+INTEGERS = SIGNED | UNSIGNED
+NUMERIC = FLOATS | INTEGERS
+SMALL_FLOATS = frozenset(
+    np.dtype(getattr(ml_dtypes, name))
+    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
+)
+SMALL_INTEGERS = frozenset(np.dtype(getattr(ml_dtypes, name)) for name in ("int4", "uint4", "int2", "uint2"))
+COMPLEX = frozenset({np.dtype("complex64"), np.dtype("complex128")})
+ANY = NUMERIC | SMALL_FLOATS | SMALL_INTEGERS | COMPLEX | {BOOL, STRING}
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape that `shapes` broadcast to by NumPy's rules (ONNX: multidirectional broadcasting). Raises RuleError where they don't."""
+    rank = max(map(len, shapes))
+    result = [1] * rank
+    for shape in shapes:
+        for axis, size in enumerate(shape, rank - len(shape)):
+            if size != 1:
+                require(result[axis] in (1, size), f"shapes must broadcast; found {' and '.join(str(list(s)) for s in shapes)}")
+                result[axis] = size
+    return tuple(result)
+
+
+def require_dtype(spec: Spec, accepts: frozenset[np.dtype], what: str = "input") -> None:
+    require(spec.dtype in accepts, f"{what} is {dtypes.name(spec.dtype)}; wanted {', '.join(sorted(map(dtypes.name, accepts)))}")
+
+
+def require_inputs(inputs: tuple[Spec | None, ...], least: int, most: int | None = None) -> None:
+    """`least` inputs must be given and present, and there may be up to `most` (default: `least`) of them."""
+    most = least if most is None else most
+    require(least <= len(inputs) <= most, f"wants {least if least == most else f'{least} to {most}'} inputs; got {len(inputs)}")
+    require(all(spec is not None for spec in inputs[:least]), f"input {inputs.index(None) if None in inputs else 0} must be given")
+
+
+def normalize_axis(axis: int, rank: int) -> int:
+    """`axis` counted from the front. Raises RuleError where it isn't in [-rank, rank)."""
+    require(-rank <= axis < rank, f"axis must be in [{-rank}, {rank}); found {axis}")
+    return axis % rank
+
+
+class Elementwise(Op):
+    """An op of `arity` inputs, all of one dtype among `accepts`, broadcast together; the result is of dtype `result` (None: theirs)."""
+
+    arity: ClassVar[int] = 1
+    accepts: ClassVar[frozenset[np.dtype]] = NUMERIC
+    result: ClassVar[np.dtype | None] = None
+
+    def infer(self, *inputs):
+        require_inputs(inputs, self.arity)
+        require_dtype(inputs[0], self.accepts)
+        for spec in inputs[1:]:
+            require(spec.dtype == inputs[0].dtype, f"inputs must be of one dtype; found {', '.join(map(str, inputs))}")
+        return Spec(self.result or inputs[0].dtype, broadcast(*(spec.shape for spec in inputs)))
+
+
+class Binary(Elementwise):
+    """An Elementwise of two inputs."""
+
+    arity = 2
+
+
+class FloatUnary(Elementwise):
+    """An Elementwise of one floating-point input."""
+
+    accepts = FLOATS
