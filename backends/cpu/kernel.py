@@ -1,0 +1,148 @@
+"""Kernels by name: found in this process, else in the cache on disk, else compiled. Only compiling imports numba.
+
+    kernel("raster.copy", element=4).address
+
+The identity of a kernel is made of its name, its parameters, the text of its sources, the target and the ABI number.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import os
+import re
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from mnnx.backends.cpu import kernel_cache
+from mnnx.backends.cpu.target import Target
+from mnnx.errors import BackendError
+
+#: What kernels, the compiler's wrapper and the team agree on; raised whenever that changes.
+ABI = 1
+
+_LOG = logging.getLogger("mnnx")
+_SOURCES = Path(__file__).with_name("kernels")
+_IMPORT = re.compile(r"from mnnx\.backends\.cpu\.kernels(?:\.(\w+))? import ([^\n(]+|\([^)]*\))")
+
+
+class Kernel:
+    """A kernel of the host. Its address is that of a C function `void(int64 args, int64 part, int64 parts)`."""
+
+    __slots__ = ("_address", "name", "parameters")
+
+    def __init__(self, name: str, parameters: tuple[tuple[str, Any], ...]):
+        self.name = name
+        self.parameters = parameters
+        self._address = 0
+
+    @property
+    def address(self) -> int:
+        """Compiles or loads it at the first call. Raises BackendError where it can't be compiled."""
+        if not self._address:
+            self._address = _LOADER.address(self)
+        return self._address
+
+    @property
+    def identity(self) -> str:
+        """The same in every process on equal machines with equal sources."""
+        text = repr((ABI, self.name, self.parameters, source_hash(self.name.partition(".")[0]), Target.host().identity))
+        return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+    def __repr__(self) -> str:
+        return f"kernel({self.name!r}{''.join(f', {k}={v!r}' for k, v in self.parameters)})"
+
+
+def kernel(name: str, **parameters: Any) -> Kernel:
+    """The kernel that the factory `name` makes with these parameters (ints, bools, floats, strings, tuples of them)."""
+    return _interned(name, tuple(sorted(parameters.items())))
+
+
+def compiled_count() -> int:
+    """How many kernels this process has compiled so far."""
+    return _LOADER.compiled
+
+
+@functools.cache
+def _interned(name: str, parameters: tuple[tuple[str, Any], ...]) -> Kernel:
+    return Kernel(name, parameters)
+
+
+@functools.cache
+def source_hash(module: str) -> str:
+    """A hash of a kernel module's text and of the kernel modules that it imports."""
+    seen: dict[str, bytes] = {}
+
+    def visit(name: str) -> None:
+        path = _SOURCES / f"{name}.py"
+        if name in seen or not path.is_file():
+            return
+        seen[name] = path.read_bytes()
+        for source, names in _IMPORT.findall(seen[name].decode()):
+            for imported in [source] if source else re.findall(r"\w+", names):
+                visit(imported)
+
+    visit(module)
+    visit("intrinsics")
+    digest = hashlib.sha256()
+    for name in sorted(seen):
+        digest.update(name.encode() + b"\0" + seen[name])
+    return digest.hexdigest()
+
+
+class _Loader:
+    """Puts object code into this process."""
+
+    def __init__(self) -> None:
+        self.compiled = 0
+        self._lock = threading.RLock()
+        self._engine = None
+
+    def address(self, item: Kernel) -> int:
+        with self._lock:
+            if item._address:
+                return item._address
+            identity, target = item.identity, Target.host()
+            symbol = f"mnnx_{identity}"
+            cache = kernel_cache.open_cache(kernel_cache.default_folder(), target.identity)
+            code = cache.read(identity)
+            if code is None:
+                code = self._compile(item, symbol, target)
+                cache.write(identity, code)
+            return self._load(code, symbol)
+
+    def _compile(self, item: Kernel, symbol: str, target: Target) -> bytes:
+        from mnnx.backends.cpu.compiler import compile_kernel
+
+        start = time.perf_counter()
+        code = compile_kernel(item.name, dict(item.parameters), symbol, target)
+        self.compiled += 1
+        _LOG.debug("compiled %r in %.0f ms", item, (time.perf_counter() - start) * 1e3)
+        return code
+
+    def _load(self, code: bytes, symbol: str) -> int:
+        import llvmlite.binding as llvm
+
+        if self._engine is None:
+            llvm.initialize_native_target()
+            llvm.initialize_native_asmprinter()
+            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine())
+        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
+        self._engine.finalize_object()
+        address = self._engine.get_function_address(symbol)
+        if not address:
+            raise BackendError(f"the object code of {symbol} doesn't define it")
+        return address
+
+
+_LOADER = _Loader()
+
+
+def _after_fork() -> None:
+    _LOADER._lock = threading.RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork) if hasattr(os, "register_at_fork") else None

@@ -1,0 +1,173 @@
+"""Vector arithmetic as LLVM IR: what register tiles are built of. Addresses are int64 values, strides and offsets are bytes.
+
+`Vectors` wraps an IR builder inside a numba intrinsic. `activate` gives the activations that a fused op can end in
+(`mnnx.schema.ops.fused.ACTIVATIONS`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+I8, I16, I32, I64, F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+
+
+class Vectors:
+    """Emits operations on vectors of `lanes` floats at `builder`'s position; multiply-adds are fused where the target can."""
+
+    def __init__(self, builder: ir.IRBuilder, lanes: int, fma: bool):
+        self.builder = builder
+        self.lanes = lanes
+        self.type = ir.VectorType(F32, lanes)
+        self.integers = ir.VectorType(I32, lanes)
+        self.has_fma = fma
+
+    def index(self, value: int) -> ir.Constant:
+        return ir.Constant(I64, value)
+
+    def at(self, address: ir.Value, offset: int | ir.Value, llvm_type: ir.Type) -> ir.Value:
+        """A pointer to `llvm_type` at address + offset."""
+        pointer = self.builder.inttoptr(address, I8.as_pointer())
+        offset = self.index(offset) if isinstance(offset, int) else offset
+        return self.builder.bitcast(self.builder.gep(pointer, [offset]), llvm_type.as_pointer())
+
+    def load(self, address: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+        return self.builder.load(self.at(address, offset, self.type), align=4)
+
+    def store(self, value: ir.Value, address: ir.Value, offset: int | ir.Value = 0) -> None:
+        self.builder.store(value, self.at(address, offset, self.type), align=4)
+
+    def load_splat(self, address: ir.Value, offset: int | ir.Value = 0) -> ir.Value:
+        return self.splat(self.builder.load(self.at(address, offset, F32), align=4))
+
+    def splat(self, scalar: ir.Value) -> ir.Value:
+        vector = ir.VectorType(scalar.type, self.lanes)
+        undefined = ir.Constant(vector, ir.Undefined)
+        first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
+        return self.builder.shuffle_vector(first, undefined, ir.Constant(self.integers, [0] * self.lanes))
+
+    def constant(self, value: float) -> ir.Constant:
+        return ir.Constant(self.type, [float(np.float32(value))] * self.lanes)
+
+    def integer(self, value: int) -> ir.Constant:
+        return ir.Constant(self.integers, [value] * self.lanes)
+
+    def intrinsic(self, name: str, *arguments: ir.Value) -> ir.Value:
+        """Calls `llvm.<name>` on vectors of floats."""
+        function_type = ir.FunctionType(self.type, [self.type] * len(arguments))
+        function = cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.{name}.v{self.lanes}f32")
+        return self.builder.call(function, arguments)
+
+    def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        """a * b + c; on a target without the instruction `llvm.fma` would be a call per lane."""
+        if self.has_fma:
+            return self.intrinsic("fma", a, b, c)
+        return self.builder.fadd(self.builder.fmul(a, b), c)
+
+    def maximum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The larger one; where one is NaN: b."""
+        return self.builder.select(self.builder.fcmp_ordered(">", a, b), a, b)
+
+    def minimum(self, a: ir.Value, b: ir.Value) -> ir.Value:
+        """The smaller one; where one is NaN: b."""
+        return self.builder.select(self.builder.fcmp_ordered("<", a, b), a, b)
+
+    def exp(self, x: ir.Value) -> ir.Value:
+        """e**x within 2 ulp; 0 below -87.3, inf above 88.7.
+
+        x = n ln 2 + r with |r| <= ln 2 / 2; e**r by its Taylor series to the 7th power, 2**n through the exponent bits.
+        """
+        b, c = self.builder, self.constant
+        clamped = self.minimum(c(88.722), self.maximum(c(-87.33), x))
+        n = self.intrinsic("rint", b.fmul(clamped, c(math.log2(math.e))))
+        r = self.fma(n, c(-0.693359375), clamped)
+        r = self.fma(n, c(0.693359375 - math.log(2)), r)
+        series = c(1 / math.factorial(7))
+        for power in range(6, -1, -1):
+            series = self.fma(series, r, c(1 / math.factorial(power)))
+        half = b.ashr(b.fptosi(n, self.integers), self.integer(1))  # 2**128 is no float: two steps
+        rest = b.sub(b.fptosi(n, self.integers), half)
+        for part in (half, rest):
+            bits = b.shl(b.add(part, self.integer(127)), self.integer(23))
+            series = b.fmul(series, b.bitcast(bits, self.type))
+        series = b.select(b.fcmp_ordered("<", x, c(-87.33)), c(0), series)
+        return b.select(b.fcmp_ordered(">", x, c(88.722)), c(math.inf), series)
+
+    def sigmoid(self, x: ir.Value) -> ir.Value:
+        b, one = self.builder, self.constant(1)
+        return b.fdiv(one, b.fadd(one, self.exp(b.fneg(x))))
+
+    def tanh(self, x: ir.Value) -> ir.Value:
+        """1 - 2 / (e**2x + 1); near 0, where that cancels, the odd Taylor series to x**9."""
+        b, c = self.builder, self.constant
+        far = b.fsub(c(1), b.fdiv(c(2), b.fadd(self.exp(b.fadd(x, x)), c(1))))
+        square = b.fmul(x, x)
+        series = c(62 / 2835)
+        for coefficient in (-17 / 315, 2 / 15, -1 / 3, 1):
+            series = self.fma(series, square, c(coefficient))
+        small = b.fcmp_ordered("<", square, c(0.04))
+        return b.select(small, b.fmul(series, x), far)
+
+    def erf(self, x: ir.Value) -> ir.Value:
+        """The error function within 2e-7. Abramowitz & Stegun, Handbook of Mathematical Functions, 7.1.26."""
+        b, c = self.builder, self.constant
+        size = self.intrinsic("fabs", x)
+        t = b.fdiv(c(1), self.fma(c(0.3275911), size, c(1)))
+        series = c(1.061405429)
+        for coefficient in (-1.453152027, 1.421413741, -0.284496736, 0.254829592):
+            series = self.fma(series, t, c(coefficient))
+        tail = b.fmul(b.fmul(series, t), self.exp(b.fneg(b.fmul(x, x))))
+        return self.intrinsic("copysign", b.fsub(c(1), tail), x)
+
+
+#: The kinds of epilogue that kernels are compiled for, by activation; those that only clamp are one kernel.
+KINDS = {"": "Clip", "Relu": "Clip", "Clip": "Clip"}
+
+
+def kind_of(activation: str) -> str:
+    """The epilogue kind that serves an activation of `ACTIVATIONS`."""
+    return KINDS.get(activation, activation)
+
+
+def epilogue_parameters(activation: str, parameters: tuple[float, ...]) -> tuple[float, float]:
+    """The two floats that `activate` reads for an activation with these parameters."""
+    if activation == "":
+        return -math.inf, math.inf
+    if activation == "Relu":
+        return 0.0, math.inf
+    first, second = (*parameters, 0.0, 0.0)[:2]
+    return first, second
+
+
+def activate(v: Vectors, kind: str, x: ir.Value, p: ir.Value, q: ir.Value) -> ir.Value:
+    """The activation `kind` of x; p and q are its parameters (`epilogue_parameters`) as vectors. NaN stays NaN."""
+    b, c = v.builder, v.constant
+    if kind == "Clip":
+        return v.minimum(q, v.maximum(p, x))
+    if kind == "LeakyRelu":
+        return b.select(b.fcmp_ordered("<", x, c(0)), b.fmul(x, p), x)
+    if kind == "HardSigmoid":
+        return v.minimum(c(1), v.maximum(c(0), v.fma(x, p, q)))
+    if kind == "HardSwish":
+        return b.fmul(x, v.minimum(c(1), v.maximum(c(0), v.fma(x, c(1 / 6), c(0.5)))))
+    if kind == "Sigmoid":
+        return v.sigmoid(x)
+    if kind == "Swish":
+        return b.fmul(x, v.sigmoid(b.fmul(p, x)))
+    if kind == "Tanh":
+        return v.tanh(x)
+    if kind == "Elu":
+        return b.select(b.fcmp_ordered("<", x, c(0)), b.fmul(p, b.fsub(v.exp(x), c(1))), x)
+    if kind == "Gelu":
+        return b.fmul(b.fmul(c(0.5), x), b.fadd(c(1), v.erf(b.fmul(x, c(math.sqrt(0.5))))))
+    if kind == "GeluTanh":
+        inner = b.fmul(c(math.sqrt(2 / math.pi)), v.fma(b.fmul(b.fmul(x, x), x), c(0.044715), x))
+        return b.fmul(x, v.sigmoid(b.fadd(inner, inner)))
+    if kind == "Mish":
+        e = v.exp(v.minimum(c(20), x))
+        grown = b.fmul(e, b.fadd(e, c(2)))
+        return b.fmul(x, b.fdiv(grown, b.fadd(grown, c(2))))
+    raise ValueError(f"no epilogue for the activation {kind!r}")
