@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
 import threading
@@ -31,6 +32,9 @@ _C_LIBRARY = {
 
 _PAUSE = {"x86_64": "llvm.x86.sse2.pause()", "i686": "llvm.x86.sse2.pause()", "aarch64": "llvm.aarch64.hint(i32 1)"}
 _LOCK = threading.Lock()
+
+# numba also loads every helper into this process, where the name must mean something; nobody calls it there.
+llvm.add_symbol("mnnx_pause", ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_void_p).value)
 
 
 def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: Target) -> bytes:

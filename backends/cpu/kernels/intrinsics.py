@@ -262,3 +262,10 @@ def first_of(count, part, parts, grain):
 def share(count, part, parts, grain):
     """The items first … last-1 of chunk `part`; chunks begin at multiples of `grain`."""
     return first_of(count, part, parts, grain), first_of(count, part + 1, parts, grain)
+
+
+@inlined
+def report(address, code, value):
+    """Says that `value` is illegal: the first report of a run stands, and ends it (see `CpuCommandList.fault`)."""
+    if compare_and_swap(address, 0, code):
+        store_i64(address + 8, value)

@@ -1,0 +1,186 @@
+"""The thread team: all threads walk a program and claim chunks of its units with one compare-and-swap each.
+
+A unit is done when its chunks are done, whoever did them: a thread that comes late, or that the system took off its core between two
+chunks, delays nobody. Counters carry the number of the run in their upper bits, so a thread that is still in an earlier run can
+claim nothing and waits for nothing; they need no reset between runs.
+
+Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
+
+    program   per unit: kernel address (0: a host function, skipped), args address, chunks, unused
+    counters  per unit two cache lines: run << 20 | chunks claimed, run << 20 | chunks done
+    stretch   program, counters, first unit, last unit + 1, helpers worth waking
+    team      one block of 128 bytes per thread.
+              The caller's: the job, which is its sequence number (odd while it is written), program, counters, first, last, run, stop;
+              64 bytes further the last completed run, the last started run.
+              A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy
+"""
+
+from numba import types
+
+from mnnx.backends.cpu.kernels.intrinsics import (
+    atomic_load,
+    atomic_store,
+    call_kernel,
+    compare_and_swap,
+    inlined,
+    load_i64,
+    pause,
+    store_i64,
+)
+from mnnx.backends.cpu.kernels.registry import kernel_factory
+
+sem_wait = types.ExternalFunction("sem_wait", types.int32(types.intp))
+sem_post = types.ExternalFunction("sem_post", types.int32(types.intp))
+sched_yield = types.ExternalFunction("sched_yield", types.int32())
+
+CHUNK_BITS = 20
+_UNIT_SPINS = 1000  # before a thread that waits for a unit gives its core away
+_FIRST_GO_SPINS = 200  # how long workers leave a unit of one chunk to the calling thread, whose cache holds its input
+_IDLE_SPINS = 1500  # how long a worker looks for the next job before it sleeps
+_AWAKE, _SLEEPING = 0, 1
+
+
+@inlined
+def add_one(address, base):
+    """Counts one more in a counter of the run that starts at `base`."""
+    while True:
+        value = atomic_load(address)
+        if compare_and_swap(address, value, max(value, base) + 1):
+            return
+
+
+@inlined
+def walk(program, counters, first, last, run, thread):
+    """Does what can be claimed of units first … last-1, in order; returns when all of them are done."""
+    base = run << CHUNK_BITS
+    for index in range(first, last):
+        unit, claimed = program + 32 * index, counters + 128 * index
+        kernel, chunks, done = load_i64(unit), load_i64(unit + 16), claimed + 64
+        if kernel == 0:
+            continue
+        end = base + chunks
+        spins = 0
+        while thread != 0 and chunks == 1 and spins < _FIRST_GO_SPINS and atomic_load(claimed) < end:
+            pause()
+            spins += 1
+        while True:
+            value = atomic_load(claimed)
+            if value >= end:  # all claimed, or a later run is on
+                break
+            mine = max(value, base)
+            if compare_and_swap(claimed, value, mine + 1):
+                call_kernel(kernel, load_i64(unit + 8), mine - base, chunks)
+                add_one(done, base)
+        spins = 0
+        while atomic_load(done) < end:
+            pause()
+            spins += 1
+            if spins > _UNIT_SPINS:
+                sched_yield()
+
+
+@inlined
+def publish(team, program, counters, first, last, run):
+    """Makes this the team's job. Workers read it between two equal, even sequence numbers; writers exclude each other by the odd one."""
+    while True:
+        sequence = atomic_load(team)
+        if sequence & 1 == 0 and compare_and_swap(team, sequence, sequence + 1):
+            break
+        pause()
+    atomic_store(team + 8, program)
+    atomic_store(team + 16, counters)
+    atomic_store(team + 24, first)
+    atomic_store(team + 32, last)
+    atomic_store(team + 40, run)
+    atomic_store(team, sequence + 2)
+
+
+@inlined
+def wake(team, threads):
+    for thread in range(1, threads):
+        block = team + 128 * thread
+        if atomic_load(block + 64) == _SLEEPING and compare_and_swap(block + 64, _SLEEPING, _AWAKE):
+            sem_post(block)
+
+
+@inlined
+def await_job(team, block, seen):
+    """Returns when the job's sequence number isn't `seen` any more."""
+    spins = 0
+    while atomic_load(team) == seen:
+        if spins < _IDLE_SPINS:
+            pause()
+            spins += 1
+            continue
+        atomic_store(block + 64, _SLEEPING)
+        if atomic_load(team) == seen or not compare_and_swap(block + 64, _SLEEPING, _AWAKE):
+            sem_wait(block)
+        spins = 0
+
+
+@kernel_factory("team.run")
+def make_run():
+    def run(stretch, team, threads):
+        """Runs a stretch of a program on the calling thread and its helpers."""
+        program, counters = load_i64(stretch), load_i64(stretch + 8)
+        first, last, helpers = load_i64(stretch + 16), load_i64(stretch + 24), load_i64(stretch + 32)
+        if threads == 1 or helpers == 0:
+            for index in range(first, last):
+                unit = program + 32 * index
+                kernel, chunks = load_i64(unit), load_i64(unit + 16)
+                if kernel != 0:
+                    for chunk in range(chunks):
+                        call_kernel(kernel, load_i64(unit + 8), chunk, chunks)
+            return
+        number = load_i64(team + 72) + 1
+        store_i64(team + 72, number)
+        publish(team, program, counters, first, last, number)
+        wake(team, min(threads, helpers + 1))
+        walk(program, counters, first, last, number, 0)
+        atomic_store(team + 64, number)
+
+    return run
+
+
+@kernel_factory("team.worker")
+def make_worker():
+    def worker(team, thread, threads):
+        """What a worker thread does until the team stops."""
+        block, seen = team + 128 * thread, 0
+        while True:
+            await_job(team, block, seen)
+            atomic_store(block + 72, 1)
+            while True:
+                seen = atomic_load(team)
+                program, counters, run = atomic_load(team + 8), atomic_load(team + 16), atomic_load(team + 40)
+                first, last = atomic_load(team + 24), atomic_load(team + 32)
+                if seen & 1 == 0 and atomic_load(team) == seen:
+                    break
+                pause()
+            if run > atomic_load(team + 64):
+                walk(program, counters, first, last, run, thread)
+            atomic_store(block + 72, 0)
+            if atomic_load(team + 48) != 0:
+                return
+
+    return worker
+
+
+@kernel_factory("team.quiesce")
+def make_quiesce():
+    def quiesce(team, stop, threads):
+        """Takes the job away and returns when no worker looks at any program; with `stop`, workers return as well."""
+        if stop != 0:
+            atomic_store(team + 48, 1)
+        publish(team, 0, 0, 0, 0, 0)
+        if stop != 0:
+            wake(team, threads)
+        for thread in range(1, threads):
+            spins = 0
+            while atomic_load(team + 128 * thread + 72) != 0:
+                pause()
+                spins += 1
+                if spins > _UNIT_SPINS:
+                    sched_yield()
+
+    return quiesce

@@ -1,0 +1,126 @@
+"""The CPU's command list: native units that a team walks without the GIL, and host functions between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.backend import CommandList
+from mnnx.backends.cpu.arguments import address_of, aligned
+from mnnx.backends.cpu.kernel import Kernel
+from mnnx.backends.cpu.team import Team
+from mnnx.errors import InputError
+
+_MAX_CHUNKS = (1 << 20) - 1
+_UNIT_WORDS, _COUNTER_BYTES = 4, 128
+
+
+class CpuCommandList(CommandList):
+    """Units in the order in which they were recorded. Each is a kernel with its argument block, or a host function."""
+
+    def __init__(self, team: Team):
+        self.team = team
+        self._units: list[tuple[Kernel, np.ndarray, int] | Callable[[], None]] = []
+        self._kept: list[Any] = []
+        self._faults: list[str] = []
+        self._status = aligned(16).view(np.int64)
+        self._program = self._counters = None
+        self._stretches: list[np.ndarray] = []
+        self._steps: dict[tuple[int, int], list[int | Callable[[], None]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def record(self, kernel: Kernel, args: np.ndarray, chunks: int = 1, keep: Any = None) -> None:
+        """Adds a kernel with its int64 argument block, in `chunks` parts that run on any threads in any order.
+
+        `keep` is whatever memory the block refers to and nobody else holds. The block may be changed between runs.
+        """
+        if not 1 <= chunks <= _MAX_CHUNKS or args.dtype != np.int64 or not args.flags.c_contiguous:
+            raise ValueError(f"a unit has 1 … {_MAX_CHUNKS} chunks and a contiguous int64 block, not {chunks} and {args.dtype}")
+        if not kernel.address:
+            raise ValueError(f"{kernel} has no address")
+        self._units.append((kernel, args, chunks))
+        self._kept.append(keep)
+        self._unseal()
+
+    def record_host(self, function: Callable[[], None]) -> None:
+        """Adds a Python function, called by the thread that submits."""
+        self._units.append(function)
+        self._unseal()
+
+    def fault(self, message: str) -> tuple[int, int]:
+        """Two numbers for an argument block: where a kernel reports that a value is illegal, and what it writes there.
+
+        The kernel does so with `report(address, code, value)`; the run ends with InputError(message.format(value)).
+        """
+        self._faults.append(message)
+        return address_of(self._status), len(self._faults)
+
+    def submit(self, first: int, last: int) -> None:
+        steps = self._steps.get((first, last))
+        if steps is None:
+            steps = self._steps[first, last] = self._split(first, last)
+        for step in steps:
+            if step.__class__ is int:
+                self.team.run(step)
+                if self._status[0]:
+                    self._raise_fault()
+            else:
+                step()
+
+    def release(self) -> None:
+        """Forgets all units, when no thread looks at them any more."""
+        self._unseal()
+        self._units.clear()
+        self._kept.clear()
+
+    def __del__(self) -> None:
+        self._unseal()
+
+    def _raise_fault(self) -> None:
+        code, value = self._status.tolist()
+        self._status[:] = 0
+        raise InputError(self._faults[code - 1].format(value))
+
+    def _unseal(self) -> None:
+        if self._program is not None:
+            self.team.quiesce()
+            self._program = self._counters = None
+            self._steps.clear()
+            self._stretches.clear()
+
+    def _seal(self) -> None:
+        count = len(self._units)
+        program = aligned(8 * _UNIT_WORDS * count).view(np.int64).reshape(count, _UNIT_WORDS)
+        for row, unit in zip(program, self._units, strict=True):
+            if isinstance(unit, tuple):
+                kernel, args, chunks = unit
+                row[:3] = kernel.address, address_of(args), chunks
+        self._program, self._counters = program, aligned(_COUNTER_BYTES * count)
+
+    def _split(self, first: int, last: int) -> list[int | Callable[[], None]]:
+        """Maximal native stretches (the addresses of their blocks) and the host functions between them."""
+        if not 0 <= first <= last <= len(self._units):
+            raise ValueError(f"units {first} … {last} of {len(self._units)}")
+        if self._program is None:
+            self._seal()
+        steps, start = [], first
+        for index in range(first, last + 1):
+            native = index < last and isinstance(self._units[index], tuple)
+            if native:
+                continue
+            if index > start:
+                steps.append(self._stretch(start, index))
+            if index < last:
+                steps.append(self._units[index])
+            start = index + 1
+        return steps
+
+    def _stretch(self, first: int, last: int) -> int:
+        helpers = min(self.team.threads, int(self._program[first:last, 2].max())) - 1
+        block = np.array([address_of(self._program), address_of(self._counters), first, last, helpers], np.int64)
+        self._stretches.append(block)
+        return address_of(block)

@@ -1,0 +1,101 @@
+"""The threads that run a session's native programs (see kernels/team.py for how they share the work)."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import threading
+import weakref
+from collections.abc import Sequence
+
+import numpy as np
+
+from mnnx.backends.cpu.arguments import address_of, aligned
+from mnnx.backends.cpu.kernel import kernel
+
+_LOG = logging.getLogger("mnnx")
+_BLOCK = 128  # bytes of the team's memory per thread
+_RUNS = slice(8, 10)  # the int64 words that count runs
+_NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+
+
+class Team:
+    """`threads - 1` worker threads, started at the first run; they sleep while there is nothing to do and end with the team.
+
+    One thread may use a team at a time. In a forked child the workers are started anew.
+    """
+
+    def __init__(self, threads: int, cpu_ids: Sequence[int] = ()):
+        self.threads = threads if threads == 1 or _has_semaphores() else 1
+        if self.threads != threads:
+            _LOG.warning("this platform has no process-private semaphores: sessions run on one thread")
+        self._cpu_ids = tuple(cpu_ids)
+        self._run = _native("team.run")
+        self._quiesce = _native("team.quiesce") if self.threads > 1 else None
+        self._memory = aligned(_BLOCK * self.threads)
+        self._address = address_of(self._memory)
+        self._pid = 0
+        self._finalizer: weakref.finalize | None = None
+
+    def run(self, stretch: int) -> None:
+        """Runs the stretch at this address (see kernels/team.py) on all threads."""
+        if self._pid != os.getpid():
+            self._start()
+        self._run(stretch, self._address, self.threads)
+
+    def quiesce(self) -> None:
+        """Returns when no worker looks at any program, so that its memory may go."""
+        if self._quiesce is not None and self._pid == os.getpid():
+            self._quiesce(self._address, 0, self.threads)
+
+    def release(self) -> None:
+        """Ends the workers and waits for them."""
+        if self._finalizer is not None and self._pid == os.getpid():
+            self._finalizer()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        if self.threads == 1:
+            return
+        if self._finalizer is not None:  # in a forked child: the workers were the parent's
+            self._finalizer.detach()
+            runs = self._memory.view(np.int64)[_RUNS].copy()
+            self._memory = aligned(_BLOCK * self.threads)
+            self._memory.view(np.int64)[_RUNS] = runs
+            self._address = address_of(self._memory)
+        libc = ctypes.CDLL(None)
+        for thread in range(1, self.threads):
+            libc.sem_init(ctypes.c_void_p(self._address + _BLOCK * thread), 0, 0)
+        worker = _native("team.worker")
+        workers = [
+            threading.Thread(target=_work, args=(worker, self._memory, i, self.threads, self._cpu_ids), name=f"mnnx-{i}", daemon=True)
+            for i in range(1, self.threads)
+        ]
+        self._finalizer = weakref.finalize(self, _stop, self._memory, workers, self._quiesce)
+        for thread in workers:
+            thread.start()
+
+
+def _native(name: str):
+    return _NATIVE(kernel(name).address)
+
+
+def _work(worker, memory: np.ndarray, thread: int, threads: int, cpu_ids: tuple[int, ...]) -> None:
+    if cpu_ids:
+        cpu = cpu_ids[thread % len(cpu_ids)]
+        try:
+            os.sched_setaffinity(0, {cpu})
+        except (OSError, AttributeError) as error:
+            _LOG.warning("thread %d can't be bound to CPU %d: %s", thread, cpu, error)
+    worker(address_of(memory), thread, threads)
+
+
+def _stop(memory: np.ndarray, workers: list[threading.Thread], quiesce) -> None:
+    quiesce(address_of(memory), 1, len(workers) + 1)
+    for worker in workers:
+        worker.join()
+
+
+def _has_semaphores() -> bool:
+    return os.name == "posix" and os.uname().sysname != "Darwin"
