@@ -32,7 +32,7 @@ class _Pool(Op):
 @op("MaxPool")
 class MaxPool(_Pool):
     """The largest value of each window, and where it lies: its index in x flattened (the last spatial dims column by column where
-    storage_order is 1). Padding never wins; a NaN does. Any float dtype, int8 or uint8. MaxPool-22.
+    storage_order is 1). Padding never wins. Any float dtype, int8 or uint8. MaxPool-22.
     """
 
     kernel_shape: tuple[int, ...]
@@ -74,7 +74,7 @@ class LpPool(_Pool):
     auto_pad: str = "NOTSET"
     ceil_mode: bool = False
     dilations: tuple[int, ...] = ()
-    p: float = 2.0
+    p: int = 2
     pads: tuple[int, ...] = ()
     strides: tuple[int, ...] = ()
 
@@ -107,7 +107,7 @@ class GlobalMaxPool(_GlobalPool):
 class GlobalLpPool(_GlobalPool):
     """The p-norm over all spatial dims. GlobalLpPool-22."""
 
-    p: float = 2.0
+    p: int = 2
 
     def check(self) -> None:
         require(self.p > 0, f"p must be positive; it is {self.p}")
