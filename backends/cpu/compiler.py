@@ -72,10 +72,10 @@ def _intermediate_code(function, fastmath: tuple[str, ...], symbol: str) -> llvm
     return llvm.parse_assembly(_without_target(str(module)))
 
 
-def _link_dependencies(module: llvm.ModuleRef, library, seen: set[str]) -> None:
+def _link_dependencies(module: llvm.ModuleRef, library, seen: set[int]) -> None:
     for dependency in library._linking_libraries:
-        if dependency.name not in seen:
-            seen.add(dependency.name)
+        if id(dependency) not in seen:
+            seen.add(id(dependency))
             module.link_in(llvm.parse_assembly(str(dependency._get_module_for_linking())))
             _link_dependencies(module, dependency, seen)
 
