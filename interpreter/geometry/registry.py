@@ -1,0 +1,77 @@
+"""Geometry functions by op: `@geometry(Transpose)`, one function per op, called at resize.
+
+    @geometry(Transpose)
+    def transpose(op, inputs, outputs):
+        return [dense(0, 0, …, outputs[0].shape)]
+
+It gets the op and the Specs of its inputs and outputs, and returns the regions of its output: an iterable of Regions, a `Filled` where a
+constant is written too, or a tuple of these, one per output, for an op with several outputs. None says that this op, on such inputs,
+is no mere movement or would need too many regions. Source indices are those of the op's inputs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from mnnx.interpreter.geometry.region import tidy
+from mnnx.schema import dtypes
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.raster import Raster, Region
+
+#: A movement that takes more regions than this is left to the op's own execution.
+MOST_REGIONS = 256
+
+Specs = Sequence[Spec | None]
+
+
+class Filled(NamedTuple):
+    """Regions some of which read the constant `fill` (source index FILL)."""
+
+    regions: Iterable[Region]
+    fill: np.ndarray | int
+
+
+_FUNCTIONS: dict[type[Op], Callable[[Any, Specs, Specs], Any]] = {}
+
+
+def geometry(*op_classes: type[Op]):
+    def register(function):
+        for op_class in op_classes:
+            if op_class in _FUNCTIONS:
+                raise ValueError(f"two geometry functions for {op_class.name}")
+            _FUNCTIONS[op_class] = function
+        return function
+
+    return register
+
+
+def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
+    """One Raster per output of `op`, each over the op's own inputs; None where the op is no movement, or one of text."""
+    _load()
+    function = _FUNCTIONS.get(type(op))
+    if function is None or any(o is None or o.dtype == dtypes.STRING for o in outputs):
+        return None
+    parts = function(op, inputs, outputs)
+    if parts is None:
+        return None
+    rasters = []
+    for part, output in zip(parts if isinstance(parts, tuple) and not isinstance(parts, Filled) else (parts,), outputs, strict=True):
+        regions, fill = part if isinstance(part, Filled) else (part, None)
+        regions = tidy(regions, MOST_REGIONS)
+        if regions is None:
+            return None
+        rasters.append(Raster(output.dtype, output.shape, regions, fill))
+    return tuple(rasters)
+
+
+def _load() -> None:
+    import mnnx.interpreter.geometry as package
+
+    if not _FUNCTIONS:
+        for module in pkgutil.iter_modules(package.__path__):
+            importlib.import_module(f"{package.__name__}.{module.name}")
