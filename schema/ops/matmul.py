@@ -4,8 +4,9 @@ import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
+from mnnx.schema.ops.elementwise import FLOATS
 from mnnx.schema.ops.equation import Equation
-from mnnx.schema.ops.rules import FLOATS, require_floats, require_same_dtype
+from mnnx.schema.ops.rules import require_floats, require_same_dtype
 
 _INTEGERS = frozenset(np.dtype(t) for t in (np.int32, np.int64, np.uint32, np.uint64))
 

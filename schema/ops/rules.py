@@ -1,13 +1,8 @@
 """Rules that many operator definitions share; each raises RuleError where it is broken."""
 
-import ml_dtypes
-import numpy as np
-
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec, require
-
-#: The real floating-point types that arithmetic is done in.
-FLOATS = frozenset(np.dtype(t) for t in (np.float16, np.float32, np.float64, ml_dtypes.bfloat16))
+from mnnx.schema.ops.elementwise import FLOATS
 
 #: Attributes and sizes stay below this, so that products of two of them fit in 64 bits.
 LIMIT = 2**31
@@ -36,9 +31,3 @@ def require_shape(name: str, spec: Spec | None, *shapes: tuple[int, ...]) -> Non
     if spec is not None:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
         require(spec.shape in shapes, f"{name} must have the shape {wanted}; it has {list(spec.shape)}")
-
-
-def axis_of(axis: int, rank: int, name: str = "axis") -> int:
-    """`axis` counted from the front; it must be in -rank … rank-1."""
-    require(-rank <= axis < rank, f"{name} must be in {-rank} … {rank - 1} for rank {rank}; it is {axis}")
-    return axis % rank
