@@ -64,7 +64,7 @@ class Range(Op):
 
 @op("EyeLike")
 class EyeLike(Op):
-    """Ones on the diagonal `k` (above the main one where positive), zeros elsewhere; shape (and dtype, where not given) of the 2-D input."""
+    """Ones on the diagonal `k` (above the main one where positive), else zeros; shape (and dtype, if not given) of the 2-D input."""
 
     dtype: np.dtype | None = None
     k: int = 0

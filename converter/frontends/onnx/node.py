@@ -66,8 +66,6 @@ class OnnxNode:
             return self._context.array(proto.t)
         if kind is np.ndarray and proto.type == kinds.SPARSE_TENSOR:
             return self._context.sparse_array(proto.sparse_tensor)
-        if kind is np.ndarray and proto.type == kinds.SPARSE_TENSOR:
-            return self._context.sparse_array(proto.sparse_tensor)
         if proto.type in (kinds.INTS, kinds.FLOATS, kinds.STRINGS) and not (proto.ints or proto.floats or proto.strings):
             return ()
         self.fail(f"the attribute {name!r} is of type {kinds.AttributeType.Name(proto.type)}, wanted {kind}")
