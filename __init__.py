@@ -1,3 +1,54 @@
-"""mnnx: neural network inference on small machines."""
+"""mnnx: neural network inference on small machines.
+
+    mnnx.convert("model.onnx", "model.mnnx")
+    session = mnnx.Interpreter.from_file("model.mnnx").create_session()
+    outputs = session.run({"x": array})
+
+Names are loaded when they are first used, so that `import mnnx` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
 
 __version__ = "0.1.0"
+
+_HOME = {
+    "BackendConfig": "mnnx.interpreter.config",
+    "BackendError": "mnnx.errors",
+    "BackendUnavailable": "mnnx.errors",
+    "ConversionError": "mnnx.errors",
+    "ConversionReport": "mnnx.converter.report",
+    "ImageProcess": "mnnx.interpreter.image_process",
+    "ImageProcessConfig": "mnnx.interpreter.image_process",
+    "InputError": "mnnx.errors",
+    "Interpreter": "mnnx.interpreter.interpreter",
+    "LimitExceeded": "mnnx.errors",
+    "Limits": "mnnx.interpreter.config",
+    "MnnxError": "mnnx.errors",
+    "ModelFormatError": "mnnx.errors",
+    "OperatorInfo": "mnnx.interpreter.unit",
+    "Placement": "mnnx.interpreter.unit",
+    "ScheduleConfig": "mnnx.interpreter.config",
+    "Session": "mnnx.interpreter.session",
+    "SessionStateError": "mnnx.errors",
+    "Tensor": "mnnx.interpreter.tensor",
+    "UnsupportedOperator": "mnnx.errors",
+    "convert": "mnnx.converter.convert",
+    "register_backend": "mnnx.backends.backend",
+}
+
+__all__ = [*_HOME, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'mnnx' has no attribute {name!r}")
+    value = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -66,6 +67,22 @@ class Creators:
         return self._creators.get(type(op))
 
 
+class SharedWeights:
+    """Packed weights that the sessions of one model share, each made once."""
+
+    def __init__(self) -> None:
+        self.packed: dict[Any, tuple[np.ndarray, Any]] = {}
+        self.lock = threading.RLock()
+
+    def get(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:
+        """`pack(array)`, made at the first call for this array's memory and `key`, which names the way of packing."""
+        where = (key, array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        with self.lock:
+            if where not in self.packed:
+                self.packed[where] = (array, pack(array))  # the array stays, so that its address stays its own
+            return self.packed[where][1]
+
+
 class CommandList(ABC):
     """The recorded work of a plan on one backend; units are ranges of it."""
 
@@ -78,9 +95,13 @@ class CommandList(ABC):
 
 
 class Backend(ABC):
-    """A device, as one session uses it. Sessions of one Interpreter share its `packed` weights."""
+    """A device, as one session uses it. Sessions of one model share its packed weights: its creator gets their SharedWeights."""
 
     name: str
+    #: Threads that it computes on, the caller's included.
+    threads: int = 1
+    #: Kernels that this process compiled for it, because no cache or bundle had them.
+    kernels_compiled: int = 0
 
     @abstractmethod
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -106,6 +127,10 @@ class Backend(ABC):
     def download(self, tensor: DeviceTensor) -> np.ndarray:
         """Device tensor → fresh host array; waits until the device has computed it."""
 
+    def host_view(self, tensor: DeviceTensor) -> np.ndarray:
+        """A tensor's values for the host to read before the next run: its own memory where the host can see that, else a copy."""
+        return self.download(tensor)
+
     @abstractmethod
     def new_commands(self) -> CommandList:
         """Starts an empty command list, which `Execution.on_resize` records into from here on (as `backend.commands`)."""
@@ -118,7 +143,8 @@ _BACKENDS: dict[str, Callable[..., Backend] | str] = {"cpu": "mnnx.backends.cpu.
 
 
 def register_backend(name: str, creator: Callable[..., Backend] | str) -> None:
-    """Makes a device known by name. `creator(config, shared)` makes its Backend; a string `module:attribute` is imported when needed."""
+    """Makes a device known by name. `creator(config, shared)` makes its Backend from a
+    ScheduleConfig and the model's SharedWeights; a string `module:attribute` is imported when needed."""
     _BACKENDS[name] = creator
 
 

@@ -1,0 +1,49 @@
+"""Graph passes, in the order in which they run. One file per pass; a pass names the lowest level at which it runs."""
+
+from __future__ import annotations
+
+import time
+
+from mnnx.converter.graph import Graph
+from mnnx.converter.passes.base import Context, Pass
+from mnnx.converter.report import PassResult
+from mnnx.schema.model import RemovedValue
+
+
+def all_passes() -> list[Pass]:
+    """The passes of all levels, in order."""
+    from mnnx.converter.passes.common_subexpressions import CommonSubexpressions
+    from mnnx.converter.passes.constant_folding import ConstantFolding
+    from mnnx.converter.passes.dead_code import DeadCode
+    from mnnx.converter.passes.identities import IdentityElimination
+
+    return [
+        DeadCode(),
+        IdentityElimination(),
+        ConstantFolding(),
+        CommonSubexpressions(),
+        DeadCode(),
+    ]
+
+
+def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[RemovedValue]]:
+    """Runs the passes of a level on a graph and its subgraphs; returns what they did and which named values are gone."""
+    results: list[PassResult] = []
+    removed: dict[str, RemovedValue] = {}
+    names = _names(graph)
+    for one in all_passes():
+        if one.level > level:
+            continue
+        start = time.perf_counter()
+        context = Context(level)
+        for part in [graph, *graph.subgraphs()]:
+            one.run(part, context)
+        results.append(PassResult(one.name, dict(context.counts), time.perf_counter() - start))
+        left = _names(graph)
+        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
+        names = left
+    return results, list(removed.values())
+
+
+def _names(graph: Graph) -> set[str]:
+    return {value.name for value in graph.values() if value.constant is None}

@@ -1,0 +1,84 @@
+"""`convert`: an ONNX model becomes an optimized .mnnx file."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import mnnx
+from mnnx.converter.graph import Graph
+from mnnx.converter.passes import run_passes
+from mnnx.converter.report import ConversionReport
+from mnnx.converter.writer import lower
+from mnnx.errors import ConversionError
+from mnnx.schema.model import Model
+from mnnx.schema.writer import write_model
+
+if TYPE_CHECKING:
+    import onnx
+
+LEVELS = (0, 1, 2, 3)
+
+
+def convert(
+    source: str | os.PathLike | onnx.ModelProto,
+    target: str | os.PathLike,
+    *,
+    level: int = 2,
+    progress: Callable[[str, float], None] | None = None,
+) -> ConversionReport:
+    """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
+
+    level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
+    a little. progress(stage, fraction) is called as the conversion goes on.
+
+    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model or a target that can't be
+    written.
+    """
+    from mnnx.converter.frontends.onnx.importer import import_model
+
+    if level not in LEVELS:
+        raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    say = progress or (lambda stage, fraction: None)
+    start = time.perf_counter()
+    say("import", 0.0)
+    imported = import_model(source)
+    graph = imported.graph
+    before = count_ops(graph)
+    say("optimize", 0.4)
+    passes, removed = run_passes(graph, level)
+    say("write", 0.8)
+    graphs = lower(graph)
+    model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)
+    write_model(model, target)
+    say("done", 1.0)
+    main = graphs[0]
+    inputs = {main.values[i].name: main.values[i].shape for i in main.inputs}
+    return ConversionReport(
+        source=_name(source),
+        target=os.fspath(target),
+        level=level,
+        ops_before=before,
+        ops_after=count_ops(graph),
+        passes=passes,
+        dynamic_dims={name: dims for name, dims in inputs.items() if dims and not all(isinstance(d, int) for d in dims)},
+        source_bytes=_size(source),
+        target_bytes=_size(target),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def count_ops(graph: Graph) -> Counter[str]:
+    """Ops by name, those of subgraphs included."""
+    return Counter(node.op.name for g in [graph, *graph.subgraphs()] for node in g.nodes)
+
+
+def _name(source: Any) -> str:
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "ModelProto"
+
+
+def _size(source: Any) -> int:
+    return os.path.getsize(source) if isinstance(source, (str, os.PathLike)) else source.ByteSize()

@@ -1,0 +1,76 @@
+"""What a pass is, and the rewrite rules that most passes are made of."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import Counter
+
+from mnnx.converter.graph import Graph, Node, Value
+
+
+class Context:
+    """Counts what a pass does."""
+
+    def __init__(self, level: int):
+        self.level = level
+        self.counts: Counter[str] = Counter()
+
+    def count(self, what: str, times: int = 1) -> None:
+        self.counts[what] += times
+
+
+class Pass(ABC):
+    """A change of a whole graph. `level` is the lowest optimisation level that runs it."""
+
+    name: str
+    level: int = 1
+
+    @abstractmethod
+    def run(self, graph: Graph, context: Context) -> None:
+        """Rewrites `graph`; its subgraphs get calls of their own."""
+
+
+class Rule(ABC):
+    """A local rewrite that starts from one node. Nodes that it leaves without users are swept by the dead code pass."""
+
+    name: str
+
+    @abstractmethod
+    def match(self, node: Node, graph: Graph) -> str | None:
+        """None where the rule applies to `node`, else the reason why not."""
+
+    @abstractmethod
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        """Applies the rule to a node that matched."""
+
+
+class RulePass(Pass):
+    """Applies a list of rules to every node until none matches."""
+
+    rules: list[Rule]
+
+    def run(self, graph: Graph, context: Context) -> None:
+        changed = True
+        while changed:
+            changed = False
+            for node in list(graph.nodes):
+                for rule in self.rules:
+                    if node.outputs and node in graph.nodes and rule.match(node, graph) is None:
+                        rule.rewrite(node, graph)
+                        context.count(rule.name)
+                        changed = True
+
+
+def only_user(value: Value, graph: Graph) -> Node | None:
+    """The one node that uses a value; None where there are more, none, or the value is a graph output."""
+    return value.users[0] if len(value.users) == 1 and not graph.is_output(value) else None
+
+
+def insert_before(graph: Graph, anchor: Node, node: Node) -> None:
+    graph.nodes.insert(graph.nodes.index(anchor), node)
+
+
+def substitute(graph: Graph, old: Node, new: Node) -> None:
+    """Puts `new`, which makes old's outputs, in old's place."""
+    graph.nodes[graph.nodes.index(old)] = new
+    old.detach()

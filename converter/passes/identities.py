@@ -1,0 +1,53 @@
+"""Removes ops that give back their input: Identity, Dropout at inference, Cast to the dtype at hand, and chains of them."""
+
+from __future__ import annotations
+
+from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.base import Context, Pass
+from mnnx.schema.ops.cast import Cast
+from mnnx.schema.ops.shape import Identity, Transpose
+
+
+class IdentityElimination(Pass):
+    name = "identity-elimination"
+
+    def run(self, graph: Graph, context: Context) -> None:
+        kept = []
+        for node in graph.nodes:
+            if _gives_back_its_input(node) and self._bypass(node, graph):
+                context.count(node.op.name)
+            else:
+                kept.append(node)
+        graph.nodes = kept
+
+    def _bypass(self, node: Node, graph: Graph) -> bool:
+        """Takes the node out; False where it has to stay so that a graph output keeps its name."""
+        source, result = node.inputs[0], node.outputs[0]
+        if graph.is_output(result):
+            if source.producer is None or source.constant is not None or graph.is_output(source):
+                return False
+            _rename_output(graph, source, result)
+        else:
+            graph.replace_value(result, source)
+        node.detach()
+        return True
+
+
+def _rename_output(graph: Graph, source: Value, result: Value) -> None:
+    """Lets the producer of `source` make the graph output `result` itself."""
+    producer = source.producer
+    producer.outputs[producer.outputs.index(source)] = result
+    result.producer = producer
+    result.dtype, result.shape = result.dtype or source.dtype, result.shape or source.shape
+    graph.replace_value(source, result)
+
+
+def _gives_back_its_input(node: Node) -> bool:
+    op = node.op
+    if isinstance(op, Identity):
+        return True
+    if isinstance(op, Cast):
+        return node.inputs[0].dtype is not None and node.inputs[0].dtype == op.to
+    if isinstance(op, Transpose):
+        return bool(op.perm) and op.perm == tuple(range(len(op.perm)))
+    return False

@@ -1,0 +1,65 @@
+"""What a conversion did."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class PassResult:
+    """How often each rewrite of a pass was applied."""
+
+    name: str
+    counts: dict[str, int]
+    seconds: float
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """Returned by `convert`; prints as a table. Op counts include those of subgraphs."""
+
+    source: str
+    target: str
+    level: int
+    ops_before: Counter[str]
+    ops_after: Counter[str]
+    passes: list[PassResult]
+    dynamic_dims: dict[str, tuple[int | str | None, ...]]  # inputs with open dims
+    source_bytes: int
+    target_bytes: int
+    seconds: float
+    warnings: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rows = [
+            ("model", f"{self.source} → {self.target}"),
+            ("ops", f"{self.ops_before.total()} → {self.ops_after.total()} (level {self.level})"),
+            ("size", f"{self.source_bytes / 2**20:.2f} MiB → {self.target_bytes / 2**20:.2f} MiB"),
+            (
+                "dynamic",
+                "; ".join(f"{name} {_dims(dims)}" for name, dims in self.dynamic_dims.items()) or "nothing: every input shape is fixed",
+            ),
+            ("time", f"{self.seconds:.2f} s"),
+        ]
+        applied = [p for p in self.passes if p.total]
+        if applied:
+            rows.insert(2, ("passes", ", ".join(f"{p.name} {p.total}" for p in applied)))
+        width = max(len(key) for key, _ in rows)
+        return "\n".join(f"{key:<{width}}  {text}" for key, text in rows + [("warning", w) for w in self.warnings])
+
+    def details(self) -> str:
+        """What each pass did, one line per kind of rewrite."""
+        lines = []
+        for result in self.passes:
+            lines.append(f"{result.name}: {result.total} in {result.seconds * 1e3:.0f} ms")
+            lines += [f"  {count:5d}  {what}" for what, count in sorted(result.counts.items())]
+        return "\n".join(lines)
+
+
+def _dims(dims: tuple[int | str | None, ...]) -> str:
+    return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"

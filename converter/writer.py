@@ -1,0 +1,55 @@
+"""Lowers the converter's graph to the model that is written: values become indices, subgraphs become graphs of the model."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Value
+from mnnx.schema import model as schema
+from mnnx.schema.ops.base import Op
+
+
+def lower(graph: Graph) -> list[schema.Graph]:
+    """The main graph first, then every subgraph."""
+    graphs: list[schema.Graph] = []
+    _lower(graph, graphs)
+    return graphs
+
+
+def _lower(graph: Graph, graphs: list[schema.Graph]) -> schema.Graph:
+    position = len(graphs)
+    graphs.append(None)  # keeps the place: the main graph stands first
+    indices: dict[int, int] = {}
+    values: list[schema.Value] = []
+    names: set[str] = set()
+    for value in graph.values():
+        indices[id(value)] = len(values)
+        values.append(schema.Value(_unique(value.name, names), value.dtype, value.shape, value.kind, _contiguous(value)))
+    nodes = []
+    for node in graph.nodes:
+        inputs = tuple(-1 if v is None else indices[id(v)] for v in node.inputs)
+        outputs = tuple(-1 if v is None else indices[id(v)] for v in node.outputs)
+        nodes.append(schema.Node(node.name, _lower_op(node.op, graphs), inputs, outputs))
+    lowered = schema.Graph(
+        graph.name, values, tuple(indices[id(v)] for v in graph.inputs), tuple(indices[id(v)] for v in graph.outputs), nodes
+    )
+    graphs[position] = lowered
+    return lowered
+
+
+def _lower_op(op: Op, graphs: list[schema.Graph]) -> Op:
+    subgraphs = {key: _lower(getattr(op, key), graphs) for key in op.fields if isinstance(getattr(op, key), Graph)}
+    return op.replace(**subgraphs) if subgraphs else op
+
+
+def _contiguous(value: Value) -> np.ndarray | None:
+    return None if value.constant is None else np.ascontiguousarray(value.constant).reshape(value.constant.shape)
+
+
+def _unique(name: str, names: set[str]) -> str:
+    candidate, count = name, 1
+    while candidate in names:
+        count += 1
+        candidate = f"{name}_{count}"
+    names.add(candidate)
+    return candidate

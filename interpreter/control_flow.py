@@ -1,0 +1,106 @@
+"""If, Loop and Scan: they run their bodies' graphs on the host's side, each body with plans and memory of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnnx.errors import LimitExceeded
+from mnnx.interpreter.pipeline import Hooks
+from mnnx.schema.model import Graph
+from mnnx.schema.ops.axes import normalize_axis
+from mnnx.schema.ops.base import require
+from mnnx.schema.ops.control_flow import If, Loop, Scan
+
+if TYPE_CHECKING:
+    from mnnx.interpreter.runner import GraphRunner
+
+
+def _truth(value: np.ndarray, what: str) -> bool:
+    require(isinstance(value, np.ndarray) and value.size == 1, f"the {what} must be one element")
+    return bool(value.reshape(-1)[0])
+
+
+def run_if(op: If, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
+    graph = op.then_branch if _truth(inputs[0], "condition") else op.else_branch
+    require(len(graph.outputs) >= outputs, f"a branch must give {outputs} outputs, it gives {len(graph.outputs)}")
+    return runner.body(graph).run(inputs[1:], hooks)
+
+
+def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
+    trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
+    going = inputs[1] is None or _truth(inputs[1], "condition")
+    states, captures = list(inputs[2 : 2 + op.states]), inputs[2 + op.states :]
+    body = runner.body(op.body)
+    stacks: list[list[Any]] = [[] for _ in op.body.outputs[1 + op.states :]]
+    iteration = 0
+    while going and (trips is None or iteration < trips):
+        if iteration >= runner.runtime.limits.iterations:
+            raise LimitExceeded(f"a Loop ran {iteration} times without end; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant")
+        results = body.run([np.asarray(iteration, np.int64), np.asarray(going), *states, *captures], hooks)
+        going = _truth(results[0], "condition that the body gives")
+        states = results[1 : 1 + op.states]
+        for stack, value in zip(stacks, results[1 + op.states :], strict=True):
+            stack.append(value)
+        iteration += 1
+    empty = op.body.outputs[1 + op.states :]
+    return [*states, *(_stack(stack, op.body, index) for stack, index in zip(stacks, empty, strict=True))]
+
+
+def _stack(values: list[Any], body: Graph, index: int, axis: int = 0) -> np.ndarray:
+    """Values of one shape, stacked along a new axis; no values: an empty tensor of what is known of the body's output."""
+    if values:
+        shapes = {v.shape for v in values}
+        require(len(shapes) == 1, f"values to stack must be of one shape, they are {sorted(shapes)}")
+        return np.stack(values, normalize_axis(axis, values[0].ndim + 1))
+    value = body.values[index]
+    shape = [d if isinstance(d, int) else 0 for d in value.shape or ()]
+    shape.insert(normalize_axis(axis, len(shape) + 1), 0)
+    return np.zeros(shape, value.dtype or np.float32)
+
+
+def run_scan(op: Scan, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
+    if not op.batched:
+        return _scan(op, inputs, runner, hooks)
+    lengths, inputs = inputs[0], inputs[1:]
+    given, captures = inputs[: op.states + op.scans], inputs[op.states + op.scans :]
+    batch = given[0].shape[0]
+    require(all(g.ndim >= 1 and g.shape[0] == batch for g in given), f"all inputs must have the batch size {batch}")
+    rows = []
+    for b in range(batch):
+        length = None if lengths is None else int(lengths.reshape(-1)[b])
+        scans = [g[b] if length is None else g[b][:length] for g in given[op.states :]]
+        rows.append(_scan(op, [*(g[b] for g in given[: op.states]), *scans, *captures], runner, hooks))
+    return [np.stack(column) for column in zip(*rows, strict=True)]
+
+
+def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
+    states, scans = list(inputs[: op.states]), inputs[op.states : op.states + op.scans]
+    captures = inputs[op.states + op.scans :]
+    require(all(isinstance(s, np.ndarray) and s.ndim >= 1 for s in scans), "scan inputs must be tensors with an axis to scan")
+    axes = op.input_axes or (0,) * op.scans
+    backward = op.input_directions or (0,) * op.scans
+    moved = [np.moveaxis(s, normalize_axis(a, s.ndim), 0)[:: -1 if b else 1] for s, a, b in zip(scans, axes, backward, strict=True)]
+    lengths = {len(m) for m in moved}
+    require(len(lengths) == 1, f"scan inputs must have one length along their scan axes, they have {sorted(lengths)}")
+    body = runner.body(op.body)
+    stacks: list[list[Any]] = [[] for _ in op.body.outputs[op.states :]]
+    for step in range(lengths.pop()):
+        results = body.run([*states, *(np.ascontiguousarray(m[step]) for m in moved), *captures], hooks)
+        states = results[: op.states]
+        for stack, value in zip(stacks, results[op.states :], strict=True):
+            stack.append(value)
+    out_axes = op.output_axes or (0,) * len(stacks)
+    out_backward = op.output_directions or (0,) * len(stacks)
+    require(len(out_axes) == len(stacks) == len(out_backward), f"one output axis and direction per scan output ({len(stacks)})")
+    stacked = [
+        _stack(stack[::-1] if b else stack, op.body, index, axis)
+        for stack, index, axis, b in zip(stacks, op.body.outputs[op.states :], out_axes, out_backward, strict=True)
+    ]
+    return [*states, *stacked]
+
+
+#: Control-flow op → its function; it gets the op, host values of its inputs, how many outputs are wanted, the runner and the hooks.
+RUNNERS: dict[type, Callable[..., list[Any]]] = {If: run_if, Loop: run_loop, Scan: run_scan}

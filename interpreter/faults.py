@@ -1,0 +1,49 @@
+"""Turns what goes wrong inside one op into an error that names the op, the shapes it got and the rule that broke."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from mnnx.errors import InputError, LimitExceeded, MnnxError
+from mnnx.interpreter.config import Limits
+from mnnx.interpreter.unit import CallbackStop
+from mnnx.schema import dtypes
+from mnnx.schema.model import Node
+from mnnx.schema.ops.base import DataDependent, Spec
+
+
+def describe(value: Any) -> str:
+    """A Spec or host value in a few words."""
+    if isinstance(value, np.ndarray):
+        return f"{dtypes.name(value.dtype)}{list(value.shape)}"
+    if isinstance(value, list):
+        return f"sequence of {len(value)}"
+    return "none" if value is None else str(value)
+
+
+@contextmanager
+def blaming(node: Node, inputs: Sequence[Any]) -> Iterator[None]:
+    """Whatever an op's inference or execution raises becomes an InputError about `node`; errors of ours pass through."""
+    try:
+        yield
+    except (MnnxError, DataDependent, CallbackStop, KeyboardInterrupt, SystemExit):
+        raise
+    except MemoryError as error:
+        raise LimitExceeded(f"op {node.name!r} ({node.op.name}): not enough memory ({error})") from error
+    except Exception as error:  # a damaged model makes executions fail in any way that Python and NumPy know
+        got = ", ".join(describe(i) for i in inputs)
+        raise InputError(f"op {node.name!r} ({node.op.name}) can't run on inputs {got}: {error}") from error
+
+
+def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> None:
+    """Raises LimitExceeded where an output is larger than one tensor may be."""
+    for spec in specs:
+        if spec is not None and spec.nbytes > limits.tensor_bytes:
+            raise LimitExceeded(
+                f"op {node.name!r} ({node.op.name}) wants to make a tensor {spec} of {spec.nbytes >> 20} MiB; the limit is "
+                f"{limits.tensor_bytes >> 20} MiB. Check the input's shape, or raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB)"
+            )

@@ -1,0 +1,226 @@
+"""From a picture to a network's input in one pass: resample, change the colours, normalise, lay out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.image import ALPHA, LUMA, ImageTask, process
+from mnnx.errors import InputError
+from mnnx.interpreter.cv_matrix import CVMatrix
+from mnnx.interpreter.image_source import CHANNELS, YUV_FORMATS, ImageSource, open_source
+
+FILTERS = ("nearest", "bilinear", "bicubic")
+WRAPS = ("clamp_to_edge", "zero", "repeat")
+LAYOUTS = ("auto", "NCHW", "NHWC")
+#: Luma weights of red and blue (ITU-R BT.601, BT.709).
+_LUMA_WEIGHTS = {"BT.601": (0.299, 0.114), "BT.709": (0.2126, 0.0722)}
+_RANGES = ("video", "full")
+
+
+@dataclass(frozen=True)
+class ImageProcessConfig:
+    """What is done to each image.
+
+    source_format: RGBA RGB BGR BGRA GRAY HSV YUV_NV21 YUV_NV12 YUV_I420; dest_format: the same without YUV.
+    mean, normal: (x - mean) · normal for every destination channel; a number serves all, a sequence may hold more than there are.
+    filter: nearest, bilinear or bicubic (with `cubic_coefficient`; -0.5 is Pillow's and Catmull-Rom's). There is no antialiasing.
+    wrap: what lies outside the source: clamp_to_edge, zero (a grey of `padding`; alpha too) or repeat.
+    yuv_standard: BT.601 or BT.709. yuv_range: video (luma 16 … 235) or full. layout: of destinations that could be either.
+    num_threads: 0 takes the CPUs this process may use.
+
+    Values of images count 0 … 255 (hue: 0 … 180), float32 images too. GRAY is 0.299 R + 0.587 G + 0.114 B, of a YUV image its luma as
+    it stands. Missing alpha is 255. YUV and HSV pixels become RGB before they are filtered, everything else after that; an HSV
+    destination of an HSV source has the source's values. What bicubic makes of uint8 images is kept within 0 … 255.
+    """
+
+    source_format: str = "RGBA"
+    dest_format: str = "RGBA"
+    mean: float | Sequence[float] = 0.0
+    normal: float | Sequence[float] = 1.0
+    filter: str = "nearest"
+    wrap: str = "clamp_to_edge"
+    padding: float = 0.0
+    cubic_coefficient: float = -0.75
+    yuv_standard: str = "BT.601"
+    yuv_range: str = "video"
+    layout: str = "auto"
+    num_threads: int = 0
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("source_format", (*CHANNELS, *YUV_FORMATS)),
+            ("dest_format", tuple(CHANNELS)),
+            ("filter", FILTERS),
+            ("wrap", WRAPS),
+            ("yuv_standard", tuple(_LUMA_WEIGHTS)),
+            ("yuv_range", _RANGES),
+            ("layout", LAYOUTS),
+        ):
+            if getattr(self, name) not in known:
+                raise InputError(f"ImageProcessConfig.{name} is one of {', '.join(known)}; got {getattr(self, name)!r}")
+        if not isinstance(self.num_threads, int) or not 0 <= self.num_threads <= 256:
+            raise InputError(f"ImageProcessConfig.num_threads is 0 (all CPUs) … 256; got {self.num_threads!r}")
+        for name in ("mean", "normal"):
+            self.per_channel(name)
+
+    def per_channel(self, name: str) -> tuple[float, ...]:
+        """`mean` or `normal`, one number for each destination channel."""
+        values, channels = np.asarray(getattr(self, name), np.float64), CHANNELS[self.dest_format]
+        if values.ndim == 0:
+            return (float(values),) * channels
+        if values.ndim != 1 or not channels <= len(values) <= 4:
+            raise InputError(
+                f"ImageProcessConfig.{name} is a number or has one number per channel of {self.dest_format} ({channels}; up to 4 are taken); "
+                f"got {getattr(self, name)!r}"
+            )
+        return tuple(float(value) for value in values[:channels])
+
+
+class ImageProcess:
+    """Converts images as its config says, through its `matrix`.
+
+    matrix: a CVMatrix or 3×3 array that maps DESTINATION pixel coordinates to SOURCE pixel coordinates, pixel centres at integers;
+    perspective is allowed, and a singular matrix is no error. None: the identity where the sizes are equal, else the scaling that maps
+    the whole destination, from outer edge to outer edge, onto the whole source: x_source = (x + ½) · width_source / width - ½, as
+    OpenCV's and Pillow's resize do it.
+    """
+
+    def __init__(self, config: ImageProcessConfig | None = None, matrix: CVMatrix | np.ndarray | None = None):
+        self.config = config or ImageProcessConfig()
+        self.matrix = matrix
+
+    def convert(
+        self,
+        image: Any,
+        dest: Any = None,
+        *,
+        width: int | None = None,
+        height: int | None = None,
+        stride: int | None = None,
+        dtype: Any = np.float32,
+    ) -> Any:
+        """Converts one image into `dest` and returns that.
+
+        image: an array (height, width, channels), uint8 or float32, without the last axis for GRAY, (height · 3 / 2, width) for YUV; or
+        a buffer (bytes, bytearray, memoryview, flat array) with its width, its height and the bytes per row (`stride`, default: no
+        padding); or a Pillow image, whose own mode then takes the place of `source_format`.
+        dest: a tensor of a session or a writable array, float32 or uint8, of shape (1, C, H, W), (1, H, W, C), the same without the
+        1, or (H, W) for GRAY; or such a shape, or (height, width) alone for (1, C, H, W): a fresh array of `dtype` is made. None: the
+        size of the source. uint8 values are rounded (half up) and saturated.
+
+        Raises InputError where image, dest and config don't fit together.
+        """
+        config = self.config
+        source = open_source(image, config.source_format, width, height, stride)
+        array, finish = _destination(dest, source.pixels.shape[:2], CHANNELS[config.dest_format], config.layout, np.dtype(dtype))
+        view = _planes(array, config.dest_format, config.layout)
+        if view.size:
+            process(self._task(source, view), config.num_threads)
+        return finish()
+
+    def _task(self, source: ImageSource, view: np.ndarray) -> ImageTask:
+        config = self.config
+        kind, colours, rgb, planes = _colour_path(source.format, config.dest_format)
+        padding = float(config.padding)
+        grey = (0.0, 0.0) if kind == "rgb" and source.format == "HSV" else (padding, padding)
+        return ImageTask(
+            kind=kind,
+            filter=config.filter,
+            wrap=config.wrap,
+            pixels=source.pixels,
+            chroma=source.chroma if kind == "yuv" else None,
+            outside=(*grey, padding, padding),
+            yuv=_yuv_coefficients(config.yuv_standard, config.yuv_range),
+            cubic=config.cubic_coefficient,
+            matrix=_pixel_map(self.matrix, source.pixels.shape[:2], view.shape[1:]),
+            colours=colours,
+            rgb=rgb,
+            planes=planes,
+            mean=config.per_channel("mean"),
+            normal=config.per_channel("normal"),
+            destination=view,
+        )
+
+
+def _colour_path(source: str, dest: str) -> tuple[str, str, tuple[int, int, int], tuple[int, ...]]:
+    """ImageTask's kind, colours, rgb and planes."""
+    if source in YUV_FORMATS and dest == "GRAY":
+        source = "GRAY"
+    if source == dest == "HSV":
+        return "rgb", "", (0, 1, 2), (0, 1, 2)
+    kind = "yuv" if source in YUV_FORMATS else "rgba" if CHANNELS[source] == 4 else source.replace("BGR", "RGB").lower()
+    rgb = (0, 0, 0) if kind == "gray" else (2, 1, 0) if source.startswith("BGR") else (0, 1, 2)
+    if dest == "HSV":
+        return kind, "hsv", rgb, (0, 1, 2)
+    if dest == "GRAY":
+        return kind, "" if kind == "gray" else "luma", rgb, (0 if kind == "gray" else LUMA,)
+    order = rgb[::-1] if dest.startswith("BGR") else rgb
+    return kind, "", rgb, (*order, ALPHA)[: CHANNELS[dest]]
+
+
+def _yuv_coefficients(standard: str, range: str) -> tuple[float, float, float, float, float, float]:
+    red, blue = _LUMA_WEIGHTS[standard]
+    green = 1 - red - blue
+    offset, luma, chroma = (16.0, 255 / 219, 255 / 224) if range == "video" else (0.0, 1.0, 1.0)
+    v_red, u_blue = 2 * (1 - red) * chroma, 2 * (1 - blue) * chroma
+    return offset, luma, v_red, u_blue * blue / green, v_red * red / green, u_blue
+
+
+def _pixel_map(matrix: Any, source: tuple[int, ...], dest: tuple[int, ...]) -> np.ndarray:
+    if matrix is not None:
+        return np.asarray(CVMatrix(np.asarray(matrix)))
+    (height, width), (dest_height, dest_width) = source, dest
+    sx, sy = width / dest_width, height / dest_height
+    return np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1]])
+
+
+def _destination(dest: Any, source: tuple[int, ...], channels: int, layout: str, dtype: np.dtype) -> tuple[np.ndarray, Callable[[], Any]]:
+    """The array to write into, and what gives back the result once it is full."""
+    if isinstance(dest, np.ndarray):
+        if not dest.flags.writeable:
+            raise InputError("the destination array is read-only")
+        return dest, lambda: dest
+    if dest is None or isinstance(dest, tuple | list):
+        shape = tuple(int(size) for size in (source if dest is None else dest))
+        if any(size < 0 for size in shape):
+            raise InputError(f"the destination shape {shape} has a negative size")
+        if len(shape) == 2:
+            shape = (1, *shape, channels) if layout == "NHWC" else (1, channels, *shape)
+        array = np.empty(shape, dtype)
+        return array, lambda: array
+    if not hasattr(dest, "copy_from_host"):
+        raise InputError(f"a destination is a tensor, an array, a shape or None; got {type(dest).__name__}")
+    if any(size < 0 for size in dest.shape):
+        raise InputError(f"the tensor's shape {tuple(dest.shape)} is still open: resize the session first")
+    array = np.empty(dest.shape, dest.dtype)
+
+    def finish() -> Any:
+        dest.copy_from_host(array)
+        return dest
+
+    return array, finish
+
+
+def _planes(array: np.ndarray, format: str, layout: str) -> np.ndarray:
+    """The view (channels, height, width) of a destination."""
+    channels, shape = CHANNELS[format], array.shape
+    if array.dtype.name not in ("float32", "uint8") or not array.dtype.isnative:
+        raise InputError(f"a destination has dtype float32 or uint8; got {array.dtype}")
+    if array.ndim == 4 and shape[0] == 1:
+        array = array[0]
+    elif array.ndim == 2 and channels == 1:
+        array = array[None]
+    if array.ndim != 3:
+        raise InputError(f"a destination of format {format} is (1, {channels}, H, W) or (1, H, W, {channels}); got {shape}")
+    if layout != "NHWC" and array.shape[0] == channels:
+        return array
+    if layout != "NCHW" and array.shape[2] == channels:
+        return array.transpose(2, 0, 1)
+    wanted = {"NCHW": f"(1, {channels}, H, W)", "NHWC": f"(1, H, W, {channels})"}.get(
+        layout, f"(1, {channels}, H, W) or (1, H, W, {channels})"
+    )
+    raise InputError(f"dest_format {format} has {channels} channels, so that the destination is {wanted}; got {shape}")

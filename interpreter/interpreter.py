@@ -1,0 +1,118 @@
+"""An Interpreter: one verified model, from which sessions are made."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from pathlib import Path
+from typing import Any
+
+from mnnx.backends.backend import SharedWeights, create_backend
+from mnnx.errors import InputError, SessionStateError
+from mnnx.interpreter.config import ScheduleConfig
+from mnnx.interpreter.runtime import Runtime, SharedConstants
+from mnnx.interpreter.session import Session
+from mnnx.schema.model import Model
+from mnnx.schema.reader import read_model, read_model_bytes
+
+_OPEN: weakref.WeakValueDictionary[tuple, _Shared] = weakref.WeakValueDictionary()
+_OPEN_LOCK = threading.Lock()
+
+
+class _Shared:
+    """A loaded model with what its sessions share; one per unchanged file and process."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.constants = SharedConstants()
+        self.weights = SharedWeights()
+
+
+class Interpreter:
+    """Holds a model. Sessions keep it alive; `with` releases it with all its sessions."""
+
+    def __init__(self, path: str | os.PathLike | None = None, *, shared: _Shared | None = None):
+        """As `from_file`."""
+        self._shared: _Shared | None = shared if shared is not None else _open(path)
+        self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._indices: dict[str, int] | None = None
+
+    @classmethod
+    def from_file(cls, path: str | os.PathLike) -> Interpreter:
+        """Opens an .mnnx file (memory-mapped, verified). Raises ModelFormatError where it is damaged, InputError where it can't be read."""
+        return cls(path)
+
+    @classmethod
+    def from_bytes(cls, buffer: Any) -> Interpreter:
+        """The same from a bytes-like object, which must not change while the model lives."""
+        return cls(shared=_Shared(read_model_bytes(buffer)))
+
+    @property
+    def model(self) -> Model:
+        return self._alive().model
+
+    @property
+    def metadata(self) -> dict[str, str]:
+        """The key/value pairs that the source model carried."""
+        return self.model.metadata
+
+    def create_session(self, config: ScheduleConfig | None = None) -> Session:
+        """A session on the configured devices. Raises BackendUnavailable where one is missing."""
+        shared = self._alive()
+        config = config or ScheduleConfig()
+        backends = []
+        try:
+            for name in dict.fromkeys([config.backend, config.backup]):
+                backends.append(create_backend(name, config, shared.weights))
+            session = Session(self, Runtime(backends, config.limits, shared.constants), config)
+        except BaseException:
+            for backend in backends:
+                backend.release()
+            raise
+        self._sessions.add(session)
+        return session
+
+    def value_index(self, name: str) -> int | None:
+        """The index of a named value of the main graph, or None."""
+        if self._indices is None:
+            self._indices = {value.name: index for index, value in enumerate(self.model.graphs[0].values)}
+        return self._indices.get(name)
+
+    def weight_bytes(self) -> int:
+        """Bytes of all constants of the model."""
+        arrays = {id(v.constant): v.constant for g in self.model.graphs for v in g.values if v.constant is not None}
+        return sum(a.nbytes for a in arrays.values())
+
+    def release(self) -> None:
+        """Releases all sessions, and the model."""
+        for session in list(self._sessions):
+            session.release()
+        self._shared = None
+
+    def _alive(self) -> _Shared:
+        if self._shared is None:
+            raise SessionStateError("the interpreter was released; open the model again")
+        return self._shared
+
+    def __enter__(self) -> Interpreter:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.release()
+
+
+def _open(path: str | os.PathLike | None) -> _Shared:
+    if path is None:
+        raise InputError("Interpreter needs the path of an .mnnx file")
+    try:
+        real = Path(path).resolve(strict=True)
+        status = real.stat()
+    except OSError as error:
+        raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
+    key = (str(real), status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
+    with _OPEN_LOCK:
+        shared = _OPEN.get(key)
+        if shared is None:
+            shared = _OPEN[key] = _Shared(read_model(real))
+        return shared

@@ -1,0 +1,68 @@
+"""The memory planner: lifetimes → offsets in one arena.
+
+Offsets are assigned greedily, largest buffer first, each at the lowest offset where it meets no buffer that lives at the same time
+("greedy by size", Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALIGNMENT = 64
+
+
+@dataclass(slots=True)
+class Buffer:
+    """A piece of the arena of `nbytes`, in use from step `first` to step `last` (both included)."""
+
+    nbytes: int
+    first: int
+    last: int
+    offset: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """arena_bytes is what the plan takes; lower_bound_bytes, the largest sum of buffers alive at one step, is what any plan must take."""
+
+    arena_bytes: int
+    lower_bound_bytes: int
+
+
+def plan_memory(buffers: list[Buffer]) -> MemoryPlan:
+    """Sets every buffer's offset."""
+    placed: list[Buffer] = []
+    arena = 0
+    for buffer in sorted(buffers, key=lambda b: -b.nbytes):
+        offset = 0
+        size = _aligned(buffer.nbytes)
+        for other in placed:  # kept in order of offset
+            if other.first <= buffer.last and buffer.first <= other.last:
+                if other.offset - offset >= size:
+                    break
+                offset = max(offset, other.offset + _aligned(other.nbytes))
+        buffer.offset = offset
+        arena = max(arena, offset + size)
+        _insert(placed, buffer)
+    return MemoryPlan(arena, _lower_bound(buffers))
+
+
+def _insert(placed: list[Buffer], buffer: Buffer) -> None:
+    position = next((i for i, other in enumerate(placed) if other.offset > buffer.offset), len(placed))
+    placed.insert(position, buffer)
+
+
+def _lower_bound(buffers: list[Buffer]) -> int:
+    changes: dict[int, int] = {}
+    for buffer in buffers:
+        changes[buffer.first] = changes.get(buffer.first, 0) + _aligned(buffer.nbytes)
+        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - _aligned(buffer.nbytes)
+    alive = highest = 0
+    for step in sorted(changes):
+        alive += changes[step]
+        highest = max(highest, alive)
+    return highest
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

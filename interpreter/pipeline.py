@@ -1,0 +1,55 @@
+"""A Pipeline: a run of Units on one backend, recorded once and submitted as a whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from mnnx.backends.backend import Backend
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.interpreter.faults import blaming
+from mnnx.interpreter.unit import CallbackStop, OperatorInfo, Unit
+
+Callback = Callable[[Sequence[DeviceTensor | None], OperatorInfo], bool | None]
+
+
+class Hooks:
+    """What a run calls around every op. `before` and `after` return False to stop the run."""
+
+    def __init__(self, before: Callback, after: Callback):
+        self._before = before
+        self._after = after
+
+    def before(self, tensors: Sequence[DeviceTensor | None], info: OperatorInfo) -> None:
+        if self._before(tensors, info) is False:
+            raise CallbackStop
+
+    def after(self, tensors: Sequence[DeviceTensor | None], info: OperatorInfo) -> None:
+        if self._after(tensors, info) is False:
+            raise CallbackStop
+
+
+class Pipeline:
+    """Records its units when made; they and their tensors stay as they are."""
+
+    def __init__(self, backend: Backend, units: list[Unit], transfers: list[tuple[DeviceTensor, DeviceTensor]]):
+        self.backend = backend
+        self.units = units
+        self.transfers = transfers  # (tensor of another backend, its copy here), made before the units run
+        self.commands = backend.new_commands()
+        for unit in units:
+            unit.first = len(self.commands)
+            with blaming(unit.node, [t and t.spec for t in unit.inputs]):
+                unit.execution.on_resize(unit.inputs, unit.outputs, unit.scratch)
+            unit.last = len(self.commands)
+
+    def execute(self, hooks: Hooks | None = None) -> None:
+        """Runs all units; with hooks one at a time."""
+        for source, copy in self.transfers:
+            copy.copy_from_host(source.copy_to_host())
+        if hooks is None:
+            self.commands.submit(0, len(self.commands))
+            return
+        for unit in self.units:
+            hooks.before(unit.inputs, unit.info)
+            self.commands.submit(unit.first, unit.last)
+            hooks.after(unit.outputs, unit.info)

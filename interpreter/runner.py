@@ -1,0 +1,154 @@
+"""Runs a graph: plan by plan, with the nodes that depend on data on the host in between."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import BackendError
+from mnnx.interpreter import control_flow
+from mnnx.interpreter.faults import blaming, check_limits
+from mnnx.interpreter.pipeline import Hooks
+from mnnx.interpreter.plan import Plan, Planner
+from mnnx.interpreter.runtime import Runtime, evaluate
+from mnnx.interpreter.unit import OperatorInfo
+from mnnx.schema import dtypes
+from mnnx.schema.model import Graph, Node
+from mnnx.schema.ops.base import DataDependent, Spec
+
+#: How many plans are kept for different shapes at one point of a graph; the one used longest ago goes first.
+CACHED_PLANS = 8
+
+
+class GraphRunner:
+    """Runs one graph for chosen outputs, for inputs of any shapes. Not for two threads at once."""
+
+    def __init__(self, graph: Graph, runtime: Runtime, outputs: Sequence[int] | None = None):
+        self.graph = graph
+        self.runtime = runtime
+        self.outputs = tuple(graph.outputs if outputs is None else outputs)
+        self.nodes = _needed(graph, self.outputs)
+        self.trail: list[Plan] = []  # the plans of the last run, in order
+        self._plans: dict[tuple, Plan] = {}
+        self._bodies: dict[int, GraphRunner] = {}
+
+    def body(self, graph: Graph) -> GraphRunner:
+        """The runner of a subgraph."""
+        if id(graph) not in self._bodies:
+            self._bodies[id(graph)] = GraphRunner(graph, self.runtime)
+        return self._bodies[id(graph)]
+
+    def prepare(self, specs: Sequence[Spec]) -> Plan:
+        """Plans what can be planned for inputs of these Specs."""
+        plan = self._plan(self._plans, None, dict(zip(self.graph.inputs, specs, strict=True)))
+        self.trail = [plan]
+        return plan
+
+    def run(self, inputs: Sequence[Any], hooks: Hooks | None = None) -> list[Any]:
+        """The graph's outputs, fresh copies, for host values of its inputs (ndarrays, lists, None)."""
+        host: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
+        plans, previous = self._plans, None
+        trail: list[Plan] = []
+        while True:
+            live = {i: _spec(value) for i, value in host.items()}
+            plan = self._plan(plans, previous, live)
+            trail.append(plan)
+            for index, tensor in plan.uploads:
+                tensor.copy_from_host(host[index])
+            plan.execute(hooks)
+            if not plan.dynamic:
+                break
+            for node in plan.dynamic:
+                values = [None if i < 0 else self._fetch(plan, host, i) for i in node.inputs]
+                host.update(zip(node.outputs, self._run_dynamic(node, values, hooks), strict=False))
+            host.pop(-1, None)
+            plans, previous = plan.successors, plan
+        self.trail = trail
+        return [_owned(self._fetch(plan, host, i)) for i in self.outputs]
+
+    def _plan(self, plans: dict[tuple, Plan], previous: Plan | None, live: dict[int, Spec | None]) -> Plan:
+        key = tuple((i, spec and (spec.dtype, spec.shape)) for i, spec in live.items())
+        plan = plans.pop(key, None)
+        if plan is None:
+            nodes = self.nodes if previous is None else previous.remaining
+            known = {} if previous is None else previous.known
+            tensors = {} if previous is None else previous.tensors
+            specs = {} if previous is None else previous.specs
+            plan = Planner(self.graph, self.runtime, nodes, self.outputs, specs | live, tensors, known).build()
+            if len(plans) >= CACHED_PLANS:
+                plans.pop(next(iter(plans)))
+        plans[key] = plan  # the newest use stands last
+        return plan
+
+    def _fetch(self, plan: Plan, host: dict[int, Any], index: int) -> Any:
+        """A value as a host value; an array may be a view that holds until the next run."""
+        if index in host:
+            return host[index]
+        if index in plan.known:
+            return plan.known[index]
+        if index in plan.tensors:
+            tensor = plan.tensors[index]
+            return tensor.backend.host_view(tensor)
+        return self.runtime.constant(self.graph, index)
+
+    def _run_dynamic(self, node: Node, values: list[Any], hooks: Hooks | None) -> Sequence[Any]:
+        info = OperatorInfo(node.name, node.op.name, "cpu")
+        if hooks:
+            hooks.before([_as_tensor(v, self.runtime) for v in values], info)
+        run = control_flow.RUNNERS.get(type(node.op))
+        if run is not None:
+            with blaming(node, values):
+                results = run(node.op, values, len(node.outputs), self, hooks)
+        else:
+            results = self._run_on_host(node, values)
+        if hooks:
+            hooks.after([_as_tensor(v, self.runtime) for v in results], info)
+        return results
+
+    def _run_on_host(self, node: Node, values: list[Any]) -> Sequence[Any]:
+        specs = [_spec(value, with_value=True) for value in values]
+        wanted: Sequence[Spec | None] = ()
+        if all(spec is not None or value is None for spec, value in zip(specs, values, strict=True)):
+            try:
+                with blaming(node, values):
+                    inferred = node.op.infer(*specs)
+                wanted = inferred if isinstance(inferred, tuple) else (inferred,)
+                check_limits(node, wanted, self.runtime.limits)
+            except DataDependent:
+                pass  # only the computation itself knows its result's shape
+        results = evaluate(node, values)
+        for value, spec in zip(results, wanted, strict=False):
+            if spec is not None and isinstance(value, np.ndarray) and (value.dtype, value.shape) != (spec.dtype, spec.shape):
+                raise BackendError(
+                    f"op {node.name!r} ({node.op.name}) gave {dtypes.name(value.dtype)}{list(value.shape)} where {spec} was expected"
+                )
+        return results
+
+
+def _needed(graph: Graph, outputs: Sequence[int]) -> list[Node]:
+    """The nodes that `outputs` depend on, in the graph's order."""
+    wanted = set(outputs)
+    needed: list[Node] = []
+    for node in reversed(graph.nodes):
+        if any(i in wanted for i in node.outputs if i >= 0):
+            wanted.update(i for i in node.inputs if i >= 0)
+            needed.append(node)
+    return needed[::-1]
+
+
+def _spec(value: Any, with_value: bool = False) -> Spec | None:
+    """The Spec of a host array; None for other values (sequences, text, what is left out)."""
+    if not isinstance(value, np.ndarray) or (value.dtype == dtypes.STRING and not with_value):
+        return None
+    return Spec(value.dtype, value.shape, value if with_value else None)
+
+
+def _owned(value: Any) -> Any:
+    return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value
+
+
+def _as_tensor(value: Any, runtime: Runtime) -> Any:
+    return value if not isinstance(value, np.ndarray) else DeviceTensor("", Spec.of(value), runtime.backends[-1], value)

@@ -1,0 +1,70 @@
+"""What all graphs of a session share: its backends, its limits, and the constants that were computed once for all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends import host
+from mnnx.backends.backend import Backend, Specs
+from mnnx.errors import BackendError
+from mnnx.interpreter.config import Limits
+from mnnx.interpreter.faults import blaming
+from mnnx.schema.model import Graph, Node
+from mnnx.schema.ops.base import Op
+
+
+def evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """A node's outputs on host values; blames the node for what goes wrong."""
+    if not host.supports(node.op):
+        raise BackendError(f"op {node.name!r}: {node.op.name} can't run on the host")
+    with blaming(node, inputs), np.errstate(all="ignore"):
+        return host.run(node.op, list(inputs))
+
+
+class SharedConstants:
+    """Results of nodes whose inputs are all constants, computed once per model; (id of graph, value index) → array."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[tuple[int, int], np.ndarray] = {}
+
+
+class Runtime:
+    """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share."""
+
+    def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants):
+        self.backends = backends
+        self.limits = limits
+        self._constants = constants
+
+    @property
+    def main(self) -> Backend:
+        return self.backends[0]
+
+    def constant(self, graph: Graph, index: int) -> np.ndarray | None:
+        """The array of a constant value, one computed from constants included; None for what is computed at run time."""
+        array = graph.values[index].constant
+        return array if array is not None else self._constants.arrays.get((id(graph), index))
+
+    def fold(self, graph: Graph, node: Node) -> list[Any]:
+        """The outputs of a node whose inputs are all constants."""
+        known = [None if i < 0 else self.constant(graph, i) for i in node.outputs]
+        if any(array is None and i >= 0 for array, i in zip(known, node.outputs, strict=True)):
+            results = evaluate(node, [None if i < 0 else self.constant(graph, i) for i in node.inputs])
+            known = [None if i < 0 else value for i, value in zip(node.outputs, results, strict=False)]
+            for index, value in zip(node.outputs, known, strict=False):
+                if index >= 0:
+                    self._constants.arrays[id(graph), index] = value
+        return known
+
+    def backend_for(self, node: Node, op: Op, inputs: Specs, outputs: Specs) -> tuple[Backend, str]:
+        """The first backend that supports an op on such tensors, and why the main one doesn't ("" where it does)."""
+        reasons = []
+        for backend in self.backends:
+            reason = backend.supports(op, inputs, outputs)
+            if reason is None:
+                return backend, "; ".join(reasons)
+            reasons.append(f"{backend.name}: {reason}")
+        raise BackendError(f"op {node.name!r} ({node.op.name}) runs on none of the session's backends: {'; '.join(reasons)}")
