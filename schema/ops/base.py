@@ -136,6 +136,8 @@ def _same(a: Any, b: Any) -> bool:
 
 def _coerce(value: Any, annotation: Any, where: str) -> Any:
     """`value` as the annotation wants it; raises TypeError where it isn't of that type."""
+    if type(value) is annotation:
+        return value
     options = get_args(annotation) if get_origin(annotation) not in (tuple, None) else ()
     if options:  # a union: T | None
         if value is None and type(None) in options:
@@ -144,7 +146,8 @@ def _coerce(value: Any, annotation: Any, where: str) -> Any:
     if get_origin(annotation) is tuple:
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
             raise TypeError(f"{where} must be a list, not {value!r}")
-        return tuple(_coerce(v, get_args(annotation)[0], where) for v in value)
+        element = get_args(annotation)[0]
+        return tuple([_coerce(v, element, where) for v in value])
     if annotation is bool and isinstance(value, (bool, int, np.integer, np.bool_)) and value in (0, 1):
         return bool(value)
     if annotation is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
