@@ -74,7 +74,7 @@ class ImageProcessConfig:
             return (float(values),) * channels
         if values.ndim != 1 or not channels <= len(values) <= 4:
             raise InputError(
-                f"ImageProcessConfig.{name} is a number or has one number per channel of {self.dest_format} ({channels}; up to 4 are taken); "
+                f"ImageProcessConfig.{name} is a number or has one number per channel of {self.dest_format} ({channels} to 4 numbers); "
                 f"got {getattr(self, name)!r}"
             )
         return tuple(float(value) for value in values[:channels])
