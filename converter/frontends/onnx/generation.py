@@ -40,7 +40,7 @@ def dropout(node: OnnxNode, x: Value, ratio: Value | None = None, training: Valu
     if training is not None and (training.constant is None or training.constant.any()):
         return node.op(ops.Dropout)
     if len(node.output_names) < 2 or not node.output_names[1]:
-        return Identity()
+        return node.add(Identity(), x)
     kept = node.add(ops.ConstantOfShape(value=np.array([True])), node.add(Shape(), x))
     mask = kept if node.opset >= 10 else node.add(CastLike(), kept, x)
     return node.add(Identity(), x), mask
