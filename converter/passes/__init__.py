@@ -12,16 +12,32 @@ from mnnx.schema.model import RemovedValue
 
 def all_passes() -> list[Pass]:
     """The passes of all levels, in order."""
+    from mnnx.converter.passes.activation_recognition import ActivationRecognition
+    from mnnx.converter.passes.affine_folding import AffineFolding
     from mnnx.converter.passes.common_subexpressions import CommonSubexpressions
     from mnnx.converter.passes.constant_folding import ConstantFolding
     from mnnx.converter.passes.dead_code import DeadCode
+    from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
+    from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
+    from mnnx.converter.passes.movement import MovementSimplification
+    from mnnx.converter.passes.pad_folding import PadFolding
 
     return [
         DeadCode(),
         IdentityElimination(),
         ConstantFolding(),
         CommonSubexpressions(),
+        DeadCode(),
+        ActivationRecognition(),
+        LayerNormRecognition(),
+        DeadCode(),
+        PadFolding(),
+        AffineFolding(),
+        MovementSimplification(),
+        IdentityElimination(),
+        DeadCode(),
+        EpilogueFusion(),
         DeadCode(),
     ]
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.schema.ops.base import Op
 
 
 class Context:
@@ -55,10 +56,34 @@ class RulePass(Pass):
             changed = False
             for node in list(graph.nodes):
                 for rule in self.rules:
-                    if node.outputs and node in graph.nodes and rule.match(node, graph) is None:
+                    if node.inputs and rule.match(node, graph) is None and node in graph.nodes:
                         rule.rewrite(node, graph)
                         context.count(rule.name)
                         changed = True
+
+
+def scalar(value: Value | None) -> float | None:
+    """The value of a constant of one element as a float, else None."""
+    if value is None or value.constant is None or value.constant.size != 1 or value.constant.dtype.kind not in "fiuV":
+        return None
+    return float(value.constant.reshape(-1)[0])
+
+
+def is_close(value: Value | None, number: float, tolerance: float = 1e-4) -> bool:
+    """Whether a value is a constant scalar near `number` (exporters round √2 and the like differently)."""
+    found = scalar(value)
+    return found is not None and abs(found - number) <= tolerance * max(1.0, abs(number))
+
+
+def made_by(value: Value | None, *op_classes: type[Op]) -> Node | None:
+    """The node that makes a value, where it is one of these ops."""
+    node = None if value is None else value.producer
+    return node if node is not None and isinstance(node.op, op_classes) else None
+
+
+def other_input(node: Node, value: Value) -> Value | None:
+    """The other operand of a node with two inputs of which one is `value`."""
+    return node.inputs[1] if node.inputs[0] is value else node.inputs[0]
 
 
 def only_user(value: Value, graph: Graph) -> Node | None:

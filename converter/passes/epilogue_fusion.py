@@ -1,0 +1,179 @@
+"""Fuses what follows a convolution or matrix product into it: a bias, a residual sum of the same shape, and an activation.
+
+They become `mnnx::FusedConv`, `mnnx::FusedConvTranspose` and `mnnx::FusedMatMul`, which compute activation(product + bias + residual).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
+from mnnx.schema.ops.arithmetic import Add, Clip, Tanh
+from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
+from mnnx.schema.ops.matmul import Gemm, MatMul
+
+FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
+PLAIN = (Conv, ConvTranspose, MatMul, Gemm)
+
+
+def _as_fused(op: Op) -> Op:
+    """The fused op that computes the same as a plain one."""
+    if isinstance(op, FUSED):
+        return op
+    if isinstance(op, MatMul):
+        return FusedMatMul()
+    base = FusedConv if isinstance(op, Conv) else FusedConvTranspose
+    return base(**{key: getattr(op, key) for key in op.fields})
+
+
+def _floats(value: Value | None) -> bool:
+    return (
+        value is not None and value.dtype is not None and value.dtype in (np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.float16))
+    )
+
+
+def _activation(node: Node) -> tuple[str, tuple[float, ...]] | None:
+    """How a fused op names the activation that `node` is, or None."""
+    match node.op:
+        case Relu() | HardSwish() | Sigmoid() | Tanh():
+            return node.op.name, ()
+        case LeakyRelu(alpha=alpha) | Swish(alpha=alpha):
+            return node.op.name, (alpha,)
+        case HardSigmoid(alpha=alpha, beta=beta):
+            return "HardSigmoid", (alpha, beta)
+        case Gelu(approximate=approximate):
+            return "Gelu" if approximate == "none" else "GeluTanh", ()
+        case Clip():
+            bounds = [*node.inputs[1:3], None, None][:2]
+            low, high = (scalar(b) if b is not None else default for b, default in zip(bounds, (-np.inf, np.inf), strict=True))
+            return None if low is None or high is None else ("Clip", (low, high))
+    return None
+
+
+class GemmToMatMul(Rule):
+    """Gemm with a bias per column (or none) is a FusedMatMul."""
+
+    name = "Gemm to MatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if not isinstance(node.op, Gemm) or not _floats(node.inputs[0]):
+            return "not a Gemm of floats"
+        bias = node.inputs[2] if len(node.inputs) > 2 else None
+        if bias is None:
+            return None
+        columns = node.inputs[1].shape[0 if node.op.transB else 1] if node.inputs[1].shape else None
+        if node.op.beta != 1.0 or bias.shape is None or bias.shape not in ((columns,), (1, columns)) or not isinstance(columns, int):
+            return "its third input is no bias per column"
+        return "the bias is computed" if bias.constant is None else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        inputs = list(node.inputs)
+        if len(inputs) > 2 and inputs[2] is not None:
+            inputs[2] = Value(inputs[2].name, constant=inputs[2].constant.reshape(-1))
+        op = FusedMatMul(transpose_a=node.op.transA, transpose_b=node.op.transB, alpha=node.op.alpha)
+        substitute(graph, node, Node(op, inputs, node.outputs, node.name))
+
+
+class FuseBias(Rule):
+    """MatMul + constant vector: the bias of a FusedMatMul."""
+
+    name = "bias into MatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self._find(node, graph)
+        return found if isinstance(found, str) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product, bias = self._find(node, graph)
+        vector = Value(bias.name, constant=bias.constant.reshape(-1))
+        op = _as_fused(product.op)
+        substitute(graph, node, Node(op, [*product.inputs[:2], vector], node.outputs, product.name))
+        graph.remove(product)
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
+        if not isinstance(node.op, Add):
+            return "not an Add"
+        for result, bias in (node.inputs, node.inputs[::-1]):
+            product = made_by(result, MatMul, FusedMatMul)
+            if product is None or bias.constant is None or not _floats(product.inputs[0]):
+                continue
+            if isinstance(product.op, FusedMatMul) and (product.op.activation or len(product.inputs) > 2):
+                continue
+            b = product.inputs[1]
+            rank = result.rank
+            columns = b.shape[0 if getattr(product.op, "transpose_b", False) else -1] if b.shape and len(b.shape) > 1 else None
+            one_row = bias.constant.size == bias.constant.shape[-1] if bias.constant.ndim else False
+            fits = one_row and bias.constant.size == columns and rank is not None and bias.constant.ndim <= rank
+            if fits and bias.constant.dtype == product.inputs[0].dtype and only_user(result, graph) is node:
+                return product, bias
+        return "not a matrix product plus a vector"
+
+
+class FuseResidual(Rule):
+    """Product + a tensor of the same shape: its residual input."""
+
+    name = "residual sum"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self._find(node, graph)
+        return found if isinstance(found, str) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product, residual = self._find(node, graph)
+        inputs = [*product.inputs, None][:3]
+        new = Node(_as_fused(product.op), [*inputs, residual], node.outputs, product.name)
+        substitute(graph, node, new)
+        graph.remove(product)
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
+        if not isinstance(node.op, Add) or node.inputs[0] is node.inputs[1]:
+            return "not a sum of two tensors"
+        candidates = []
+        for result, residual in (node.inputs, node.inputs[::-1]):
+            product = made_by(result, *FUSED, Conv, ConvTranspose, MatMul)
+            if product is None or residual.constant is not None or not _floats(product.inputs[0]) or only_user(result, graph) is not node:
+                continue
+            if isinstance(product.op, FUSED) and (product.op.activation or len(product.inputs) > 3):
+                continue
+            if result.shape is not None and result.shape == residual.shape and None not in result.shape:
+                candidates.append((graph.nodes.index(product), product, residual))
+        # The later of two products takes the sum in: the earlier one's result is there by then.
+        if not candidates:
+            return "not a product plus a tensor of its shape"
+        _, product, residual = max(candidates, key=lambda c: c[0])
+        return product, residual
+
+
+class FuseActivation(Rule):
+    """Product → activation: the fused op ends in it."""
+
+    name = "activation"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if _activation(node) is None:
+            return "not an activation with constant parameters"
+        product = made_by(node.inputs[0], *FUSED, Conv, ConvTranspose, MatMul)
+        if product is None or (isinstance(product.op, FUSED) and product.op.activation):
+            return "not after a product"
+        if not _floats(product.inputs[0]):
+            return "not known to be of floats"
+        return None if only_user(node.inputs[0], graph) is node else "the product is used elsewhere"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product = node.inputs[0].producer
+        activation, parameters = _activation(node)
+        op = _as_fused(product.op).replace(activation=activation, activation_parameters=parameters)
+        substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
+        graph.remove(product)
+
+
+class EpilogueFusion(RulePass):
+    """Bias first, then residual, then activation: the order in which a fused op computes them."""
+
+    name = "epilogue-fusion"
+    level = 2
+    rules = (GemmToMatMul(), FuseBias(), FuseResidual(), FuseActivation())
