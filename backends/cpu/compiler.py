@@ -12,6 +12,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import compiler
+from numba.core.errors import NumbaError
 from numba.core.cpu_options import FastMathOptions
 from numba.core.registry import cpu_target
 
@@ -41,8 +42,11 @@ def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: T
     """An object file that defines `void symbol(int64 args, int64 part, int64 parts)`. Raises BackendError where that can't be."""
     with _LOCK:
         factory = registry.find(name)
-        module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol)
         title = f"{name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
+        try:
+            module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol)
+        except NumbaError as error:
+            raise BackendError(f"numba can't compile the kernel {title}: {error}") from error
         return _emit(module, symbol, title, target)
 
 

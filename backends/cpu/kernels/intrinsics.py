@@ -245,10 +245,55 @@ fmuladd = _float_function("fmuladd", 3)
 absolute = _float_function("fabs", 1)
 square_root = _float_function("sqrt", 1)
 copy_sign = _float_function("copysign", 2)
+floor, ceiling, round_even = (_float_function(name, 1) for name in ("floor", "ceil", "rint"))
 #: NaN where either is NaN, as NumPy's.
 maximum, minimum = _float_function("maximum", 2), _float_function("minimum", 2)
 #: The other where one is NaN.
 max_number, min_number = _float_function("maxnum", 2), _float_function("minnum", 2)
+
+
+@intrinsic
+def select(typing, condition, a, b):
+    """a where the boolean is true, else b, both of one type and both computed before."""
+    if a != b or condition != types.boolean:
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return builder.select(*arguments)
+
+    return a(condition, a, b), codegen
+
+
+def _integer_operation(signed: str, unsigned: str):
+    @intrinsic
+    def operation(typing, a, b):
+        if a != b or not isinstance(a, types.Integer):
+            return None
+
+        def codegen(context, builder, signature, arguments):
+            return getattr(builder, signed if a.signed else unsigned)(*arguments)
+
+        return a(a, b), codegen
+
+    return operation
+
+
+#: Truncated towards zero. Undefined (a trap on some machines) where b is 0, or -1 with the most negative a.
+quotient, remainder = _integer_operation("sdiv", "udiv"), _integer_operation("srem", "urem")
+#: Undefined where b isn't in [0, bits).
+shift_right = _integer_operation("ashr", "lshr")
+
+
+@intrinsic
+def float_remainder(typing, a, b):
+    """C's fmod."""
+    if a != b or a not in (types.float32, types.float64):
+        return None
+
+    def codegen(context, builder, signature, arguments):
+        return builder.frem(*arguments)
+
+    return a(a, b), codegen
 
 
 @inlined

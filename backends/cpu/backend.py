@@ -1,0 +1,91 @@
+"""The CPU as a backend: native kernels on a team of threads, and NumPy executions for all other ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
+from mnnx.backends.cpu import creators
+from mnnx.backends.cpu.arguments import address_of, aligned, array_of
+from mnnx.backends.cpu.cores import available_cores
+from mnnx.backends.cpu.host_execution import HostExecution
+from mnnx.backends.cpu.numpy_executions import registry
+from mnnx.backends.cpu.program import CpuCommandList
+from mnnx.backends.cpu.target import Target
+from mnnx.backends.cpu.team import Team
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import BackendError
+from mnnx.schema.ops.base import Op, Spec
+
+
+class CpuBackend(Backend):
+    """`threads`: the calling one included. `target`: what plans of tiles and layouts may rely on. `commands`: the list being recorded."""
+
+    name = "cpu"
+
+    def __init__(self, config: Any, shared: SharedWeights):
+        """`config`: a ScheduleConfig; its `num_threads` of 0 means all cores that the process may use."""
+        self.config = config.backend_config
+        self.threads = config.num_threads or available_cores()
+        self.target = Target.host()
+        self.team = Team(self.threads, config.cpu_ids)
+        self.commands = CpuCommandList(self.team)
+        self._shared = shared
+
+    def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
+        found = creators.find(op)
+        reason = "no execution" if found is None else found[1](op, inputs, outputs)
+        return None if reason is None or registry.find(type(op)) else f"{op.name}: {reason}"
+
+    def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
+        found = creators.find(op)
+        if found is not None and found[1](op, inputs, outputs) is None:
+            return found[0](op, self, inputs, outputs)
+        return HostExecution(op, self)
+
+    def allocate(self, nbytes: int) -> np.ndarray:
+        try:
+            return aligned(nbytes)
+        except (MemoryError, ValueError) as error:
+            raise BackendError(f"there is no memory left for {nbytes} bytes: use smaller inputs, or release sessions") from error
+
+    def constant(self, name: str, array: np.ndarray) -> DeviceTensor:
+        if not array.flags.c_contiguous or address_of(array) % array.dtype.itemsize:
+            array = self.packed("contiguous", array, _aligned_copy)
+        return DeviceTensor(name, Spec(array.dtype, array.shape), self, array.reshape(-1).view(np.uint8), 0, array)
+
+    def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:
+        """`pack(array)` for a weight, made once for all sessions of the model; `key` names the way of packing."""
+        return self._shared.get(key, array, pack)
+
+    def chunks(self, work: float, least: float = 16e3) -> int:
+        """How many parts to make of a unit of `work` units (about the time of one vector instruction each): a few per thread, so that
+        a thread which is held up leaves its share to the others, and none with less than `least`."""
+        return 1 if self.threads == 1 else max(1, min(4 * self.threads, int(work / least)))
+
+    def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
+        array_of(tensor)[...] = array
+
+    def download(self, tensor: DeviceTensor) -> np.ndarray:
+        return array_of(tensor).copy()
+
+    def host_view(self, tensor: DeviceTensor) -> np.ndarray:
+        view = array_of(tensor)
+        view.flags.writeable = False
+        return view
+
+    def new_commands(self) -> CpuCommandList:
+        self.commands = CpuCommandList(self.team)
+        return self.commands
+
+    def release(self) -> None:
+        self.team.release()
+
+
+def _aligned_copy(array: np.ndarray) -> np.ndarray:
+    memory = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
+    memory[...] = array
+    return memory
