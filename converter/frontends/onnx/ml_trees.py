@@ -126,11 +126,13 @@ def _read_forest(node: OnnxNode, prefix: str) -> tuple[Forest, bool]:
         node.fail("a node id occurs twice in a tree")
     forest = Forest()
     for index in range(count):
-        mode, following = modes[names[index]], (0, 0)
-        if mode != LEAF:
-            following = tuple(position.get((trees[index], child), -1) for child in children[index])
-            if -1 in following:
-                node.fail(f"node {ids[index]} of tree {trees[index]} has a child that doesn't exist: {children[index]}")
+        mode = modes[names[index]]
+        if mode == LEAF:  # what the other lists have for it means nothing
+            forest.add_leaf()
+            continue
+        following = tuple(position.get((trees[index], child), -1) for child in children[index])
+        if -1 in following:
+            node.fail(f"node {ids[index]} of tree {trees[index]} has a child that doesn't exist: {children[index]}")
         forest.add(features[index], thresholds[index], mode, following, missing[index] == 1)
     forest.roots = list({tree: index for index, tree in reversed(list(enumerate(trees)))}.values())[::-1]
     _read_votes(node, prefix, forest, position)
