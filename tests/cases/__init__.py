@@ -70,7 +70,7 @@ def integers(dtype: str, *shape: int, low: int = 0, high: int = 10) -> np.ndarra
 
 
 def booleans(*shape: int) -> np.ndarray:
-    return _RNG.random(shape) > 0.5
+    return np.asarray(_RNG.random(shape) > 0.5)
 
 
 def i64(*values: int) -> np.ndarray:
