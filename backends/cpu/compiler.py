@@ -12,8 +12,8 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
 from numba.core import compiler
-from numba.core.errors import NumbaError
 from numba.core.cpu_options import FastMathOptions
+from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
 
 from mnnx.backends.cpu.elf import undefined_symbols

@@ -44,29 +44,29 @@ class _Source(ast.NodeVisitor):
         name, boolean = self.visit(node)
         return name if boolean else self.assign(f"{name} != T(0)", True)[0]
 
-    def visit_Name(self, node: ast.Name) -> tuple[str, bool]:  # noqa: N802
+    def visit_Name(self, node: ast.Name) -> tuple[str, bool]:
         return self.names[node.id]
 
-    def visit_Constant(self, node: ast.Constant) -> tuple[str, bool]:  # noqa: N802
+    def visit_Constant(self, node: ast.Constant) -> tuple[str, bool]:
         name = f"k{next(self._numbers)}"
         self.globals[name] = _plain(self.compute)(node.value)
         return name, False
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> tuple[str, bool]:  # noqa: N802
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> tuple[str, bool]:
         if isinstance(node.operand, ast.Constant) and isinstance(node.op, ast.USub):
             return self.visit_Constant(ast.Constant(-node.operand.value))
         return self.assign(f"{'-' if isinstance(node.op, ast.USub) else '~'}{self.number(node.operand)}")
 
-    def visit_BinOp(self, node: ast.BinOp) -> tuple[str, bool]:  # noqa: N802
+    def visit_BinOp(self, node: ast.BinOp) -> tuple[str, bool]:
         left, right = self.visit(node.left), self.visit(node.right)
         if left[1] and right[1]:
             return self.assign(f"{left[0]} {_OPERATORS[type(node.op)]} {right[0]}", True)
         return self.assign(f"{self.number(node.left)} {_OPERATORS[type(node.op)]} {self.number(node.right)}")
 
-    def visit_Compare(self, node: ast.Compare) -> tuple[str, bool]:  # noqa: N802
+    def visit_Compare(self, node: ast.Compare) -> tuple[str, bool]:
         return self.assign(f"{self.number(node.left)} {_COMPARISONS[type(node.ops[0])]} {self.number(node.comparators[0])}", True)
 
-    def visit_Call(self, node: ast.Call) -> tuple[str, bool]:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> tuple[str, bool]:
         function = node.func.id
         if function == "where":
             condition = self.boolean(node.args[0])

@@ -1,8 +1,9 @@
 """The functions of `elementwise.FUNCTIONS` for kernels, by compute dtype.
 
 The float32 ones below have no branches and no tables, so that loops over them vectorise on any target. Their polynomials are minimax
-fits (weighted least squares, iterated) to the reduced function. Bounds, in units in the last place, against the true value rounded,
-found by trying every 1021st float32 on a machine with FMA: exp 1, expm1 1.4, log 0.9, log1p 1.5, tanh 1.3, erf 2. Infinities, NaN and subnormal results as in C.
+fits (weighted least squares, iterated) to the reduced function. Bounds in units in the last place, against the true value, found by
+trying every 1021st float32 on a machine with FMA: exp 1, expm1 1.4, log 0.9, log1p 1.5, tanh 1.3, erf 2. Infinities, NaN and
+subnormal results as in C.
 The other functions and float64 call libm.
 """
 
@@ -10,6 +11,7 @@ import math
 
 import numpy as np
 
+from mnnx.backends.cpu.kernels.integer_math import integer_functions
 from mnnx.backends.cpu.kernels.intrinsics import (
     absolute,
     bits_of_f32,
@@ -26,7 +28,6 @@ from mnnx.backends.cpu.kernels.intrinsics import (
     select,
     square_root,
 )
-from mnnx.backends.cpu.kernels.integer_math import integer_functions
 
 F = np.float32
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.4426950408889634), F(0.693359375), F(-2.1219444e-04)
