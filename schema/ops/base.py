@@ -156,7 +156,7 @@ def _coerce(value: Any, annotation: Any, where: str) -> Any:
         return float(value)
     if annotation is str and isinstance(value, str):
         return value
-    if annotation is np.dtype:
+    if annotation is np.dtype and value is not None:
         return np.dtype(value)
     if annotation is np.ndarray and isinstance(value, np.ndarray):
         return value

@@ -1,0 +1,78 @@
+"""Element-wise ops, reductions and Softmax as opset 1 … 12 wrote them give what those opsets say."""
+
+import numpy as np
+import onnx
+import pytest
+from onnx import helper
+
+import mnnx
+
+X = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4) / 4
+B = np.array([1, 2, 3], np.float32)
+
+
+def run(tmp_path, opset: int, op_type: str, *inputs: np.ndarray, **attributes) -> np.ndarray:
+    """The output of a model of one node, converted and run."""
+    names = [f"x{index}" for index in range(len(inputs))]
+    node = helper.make_node(op_type, names, ["y"], **attributes)
+    infos = [
+        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in zip(names, inputs, strict=True)
+    ]
+    graph = helper.make_graph([node], "one", infos, [onnx.ValueInfoProto(name="y")])
+    path = tmp_path / "one.mnnx"
+    mnnx.convert(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
+    with mnnx.Interpreter.from_file(path) as interpreter:
+        session = interpreter.create_session(mnnx.ScheduleConfig(backend="cpu", num_threads=1))
+        return session.run(dict(zip(names, inputs, strict=True)))["y"]
+
+
+def softmax(x: np.ndarray, axis: int) -> np.ndarray:
+    exponentials = np.exp(x - x.max(axis=axis, keepdims=True))
+    return exponentials / exponentials.sum(axis=axis, keepdims=True)
+
+
+def flat_softmax(axis: int) -> np.ndarray:
+    rows = X.reshape(int(np.prod(X.shape[:axis])), -1)
+    return softmax(rows, 1).reshape(X.shape)
+
+
+ROWS = [
+    (6, "Add", (X, B), {"broadcast": 1, "axis": 1}, X + B[:, None]),
+    (6, "Mul", (X, X[0, 0]), {"broadcast": 1}, X * X[0, 0]),
+    (1, "Sub", (X, X[:, :, 0].copy()), {"broadcast": 1, "axis": 0, "consumed_inputs": [0, 0]}, X - X[:, :, :1]),
+    (6, "Greater", (X, B), {"broadcast": 1, "axis": -2}, B[:, None] < X),
+    (6, "Clip", (X,), {"min": -1.0, "max": 2.0}, X.clip(-1, 2)),
+    (6, "Clip", (X,), {"max": 2.0}, X.clip(None, 2)),
+    (1, "Cast", (X,), {"to": "INT32"}, X.astype(np.int32)),
+    (6, "PRelu", (X, B), {}, np.where(X >= 0, X, X * B[:, None])),
+    (6, "Dropout", (X,), {"ratio": 0.3, "is_test": 1}, X),
+    (6, "Selu", (X,), {"alpha": 2.0, "gamma": 3.0}, np.where(X > 0, 3 * X, 6 * np.expm1(X))),
+    (11, "Softmax", (X,), {"axis": 0}, flat_softmax(0)),
+    (11, "Softmax", (X,), {}, flat_softmax(1)),
+    (11, "Softmax", (X,), {"axis": -1}, flat_softmax(2)),
+    (11, "LogSoftmax", (X,), {"axis": 1}, np.log(flat_softmax(1))),
+    (1, "ReduceSum", (X,), {"axes": [1], "keepdims": 0}, X.sum(1)),
+    (11, "ReduceMax", (X,), {"axes": [-1, 0]}, X.max((0, 2), keepdims=True)),
+    (8, "Mean", tuple(X + i for i in range(20)), {}, X + 9.5),
+    (8, "Max", tuple(X + i for i in range(20)), {}, X + 19),
+    (8, "Min", (X,), {}, X),
+]
+
+
+@pytest.mark.parametrize(
+    ("opset", "op_type", "inputs", "attributes", "expected"), ROWS, ids=[f"{r[1]}-{r[0]}-{i}" for i, r in enumerate(ROWS)]
+)
+def test_old_forms_give_what_their_opset_says(tmp_path, opset, op_type, inputs, attributes, expected):
+    result = run(tmp_path, opset, op_type, *inputs, **attributes)
+    assert result.dtype == expected.dtype
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_unknown_data_type_is_named(tmp_path):
+    with pytest.raises(mnnx.ConversionError, match="'FOO' is unknown"):
+        run(tmp_path, 1, "Cast", X, to="FOO")
+
+
+def test_cast_to_the_undefined_type_is_refused(tmp_path):
+    with pytest.raises(mnnx.ConversionError, match="to must be dtype"):
+        run(tmp_path, 13, "Cast", X, to=0)
