@@ -6,24 +6,26 @@ sources), 255 in the fourth where the source has no alpha, and luma in the fifth
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
+from numba import njit
 
 from mnnx.backends.cpu.kernels.intrinsics import (
-    absolute,
     alloca,
     inlined,
     load_f32,
     load_f64,
     load_i64,
-    maximum,
-    minimum,
+    max_number,
+    min_number,
     pointer_to,
     share,
     store_u8,
 )
+from mnnx.backends.cpu.kernels.pixels import CHANNELS, blend_packed, clamp_byte, make_pixel, rgb_to_hsv, weighted
 from mnnx.backends.cpu.kernels.registry import kernel_factory
+
+#: For helpers with loops: part of the kernel before anything is optimised.
+looping = njit(error_model="numpy", fastmath={"contract"}, inline="always", no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
 
 F = np.float32
 TILE = 64
@@ -36,51 +38,12 @@ HALFWAY = 0.5 + 2.0**-20
 
 
 @inlined
-def clamp_byte(value):
-    return minimum(maximum(value, F(0)), F(255))
-
-
-@inlined
-def yuv_to_rgb(y, u, v, yuv):
-    offset, scale, v_red, u_green, v_green, u_blue = yuv
-    y, u, v = (y - offset) * scale, u - F(128), v - F(128)
-    return clamp_byte(y + v_red * v), clamp_byte(y - u_green * u - v_green * v), clamp_byte(y + u_blue * u)
-
-
-@inlined
-def hsv_to_rgb(hue, saturation, value):
-    """Hue counts 180 to the turn, saturation 255 to one. A channel is value · (1 − saturation · clip(|…| − 1)), by its distance in hue."""
-    chroma = value * saturation * F(1 / 255)
-    sixth = hue * F(1 / 30)
-    sixth -= F(math.floor(sixth * F(1 / 6))) * F(6)
-    red = minimum(maximum(absolute(sixth - F(3)) - F(1), F(0)), F(1))
-    green = minimum(maximum(F(2) - absolute(sixth - F(2)), F(0)), F(1))
-    blue = minimum(maximum(F(2) - absolute(sixth - F(4)), F(0)), F(1))
-    return value - chroma * (F(1) - red), value - chroma * (F(1) - green), value - chroma * (F(1) - blue)
-
-
-@inlined
-def rgb_to_hsv(red, green, blue):
-    value = maximum(maximum(red, green), blue)
-    chroma = value - minimum(minimum(red, green), blue)
-    inverse = F(30) / chroma if chroma > F(0) else F(0)
-    if value == red:
-        hue = (green - blue) * inverse
-    elif value == green:
-        hue = F(60) + (blue - red) * inverse
-    else:
-        hue = F(120) + (red - green) * inverse
-    if hue < F(0):
-        hue += F(180)
-    return hue, (F(255) * chroma / value if value > F(0) else F(0)), value
-
-
-@inlined
-def within(position):
-    """A position as an integer may hold it; nan, which is nowhere, lies far left."""
-    if not position > -FAR:
-        position = -FAR
-    return FAR if position > FAR else position
+def split(position):
+    """A position as an int32 and a fraction in [0, 1). What is too far for that lies 2³⁰ away; nan, which is nowhere, on the left."""
+    position = min_number(max_number(position, -FAR), FAR)
+    whole = np.int32(position)
+    whole -= np.int32(position < whole)
+    return whole, F(position - whole)
 
 
 @inlined
@@ -107,51 +70,13 @@ def cubic_weights(t, a):
     )
 
 
-@inlined
-def weighted(p, q, r, s, a, b, c, d):
-    """Four pixels with weights a, b, c, d."""
-    return (
-        a * p[0] + b * q[0] + c * r[0] + d * s[0],
-        a * p[1] + b * q[1] + c * r[1] + d * s[1],
-        a * p[2] + b * q[2] + c * r[2] + d * s[2],
-        a * p[3] + b * q[3] + c * r[3] + d * s[3],
-    )
-
-
-def make_pixel(kind, dtype):
-    """`pixel(image, yuv, x, y)`: four float32 channels of the source pixel (x, y); those that the kind lacks are 0."""
-    at = pointer_to(dtype)
-    size = np.dtype(dtype).itemsize
-    channels = {"gray": 1, "rgb": 3, "rgba": 4, "hsv": 3}.get(kind, 0)
-
-    @inlined
-    def packed(image, yuv, x, y):
-        p = at(image[0] + y * image[1] + x * (channels * size))
-        if channels == 1:
-            return F(p[0]), F(0), F(0), F(0)
-        if channels == 3:
-            return F(p[0]), F(p[1]), F(p[2]), F(0)
-        return F(p[0]), F(p[1]), F(p[2]), F(p[3])
-
-    @inlined
-    def hsv(image, yuv, x, y):
-        hue, saturation, value, _ = packed(image, yuv, x, y)
-        red, green, blue = hsv_to_rgb(hue, saturation, value)
-        return red, green, blue, F(0)
-
-    @inlined
-    def planar_yuv(image, yuv, x, y):
-        chroma = (y >> 1) * image[4] + (x >> 1) * image[5]
-        luma, u, v = at(image[0] + y * image[1]), at(image[2] + chroma), at(image[3] + chroma)
-        red, green, blue = yuv_to_rgb(F(luma[x]), F(u[0]), F(v[0]), yuv)
-        return red, green, blue, F(0)
-
-    return {"yuv": planar_yuv, "hsv": hsv}.get(kind, packed)
-
-
 def make_sampler(kind, filter, dtype):
-    """`sample(image, yuv, width, height, wrap, outside, cubic, x, y)`: four float32 channels at the source position (x, y)."""
+    """`sample(image, yuv, width, height, wrap, outside, cubic, j, i, fx, fy)`: four float32 channels at the source position
+    (j + fx, i + fy); for the filter nearest at (j, i)."""
     pixel = make_pixel(kind, dtype)
+    linear = kind in ("rgb", "rgba")
+    size = CHANNELS.get(kind, 1) * np.dtype(dtype).itemsize
+    blend = blend_packed(dtype, CHANNELS.get(kind, 1))
 
     @inlined
     def any_pixel(image, yuv, width, height, wrap, outside, x, y):
@@ -161,14 +86,17 @@ def make_sampler(kind, filter, dtype):
         return pixel(image, yuv, x, y)
 
     @inlined
-    def nearest(image, yuv, width, height, wrap, outside, cubic, x, y):
-        return any_pixel(image, yuv, width, height, wrap, outside, math.floor(x + HALFWAY), math.floor(y + HALFWAY))
+    def nearest(image, yuv, width, height, wrap, outside, cubic, j, i, fx, fy):
+        return any_pixel(image, yuv, width, height, wrap, outside, j, i)
 
     @inlined
-    def bilinear(image, yuv, width, height, wrap, outside, cubic, x, y):
-        j, i = math.floor(x), math.floor(y)
-        fx, fy = F(x - j), F(y - i)
+    def bilinear(image, yuv, width, height, wrap, outside, cubic, j, i, fx, fy):
+        gx, gy = F(1) - fx, F(1) - fy
         if j >= 0 and i >= 0 and j < width - 1 and i < height - 1:
+            if linear:
+                at = image[0] + i * image[1] + j * size
+                below = at + image[1]
+                return blend(at, at + size, below, below + size, gx * gy, fx * gy, gx * fy, fx * fy)
             p, q = pixel(image, yuv, j, i), pixel(image, yuv, j + 1, i)
             r, s = pixel(image, yuv, j, i + 1), pixel(image, yuv, j + 1, i + 1)
         else:
@@ -176,21 +104,26 @@ def make_sampler(kind, filter, dtype):
             q = any_pixel(image, yuv, width, height, wrap, outside, j + 1, i)
             r = any_pixel(image, yuv, width, height, wrap, outside, j, i + 1)
             s = any_pixel(image, yuv, width, height, wrap, outside, j + 1, i + 1)
-        gx, gy = F(1) - fx, F(1) - fy
         return weighted(p, q, r, s, gx * gy, fx * gy, gx * fy, fx * fy)
 
     @inlined
     def cubic_row(image, yuv, width, height, wrap, outside, weights, j, i):
-        p = any_pixel(image, yuv, width, height, wrap, outside, j - 1, i)
-        q = any_pixel(image, yuv, width, height, wrap, outside, j, i)
-        r = any_pixel(image, yuv, width, height, wrap, outside, j + 1, i)
-        s = any_pixel(image, yuv, width, height, wrap, outside, j + 2, i)
+        if j >= 1 and i >= 0 and j < width - 2 and i < height:
+            if linear:
+                at = image[0] + i * image[1] + j * size
+                return blend(at - size, at, at + size, at + 2 * size, weights[0], weights[1], weights[2], weights[3])
+            p, q = pixel(image, yuv, j - 1, i), pixel(image, yuv, j, i)
+            r, s = pixel(image, yuv, j + 1, i), pixel(image, yuv, j + 2, i)
+        else:
+            p = any_pixel(image, yuv, width, height, wrap, outside, j - 1, i)
+            q = any_pixel(image, yuv, width, height, wrap, outside, j, i)
+            r = any_pixel(image, yuv, width, height, wrap, outside, j + 1, i)
+            s = any_pixel(image, yuv, width, height, wrap, outside, j + 2, i)
         return weighted(p, q, r, s, weights[0], weights[1], weights[2], weights[3])
 
     @inlined
-    def bicubic(image, yuv, width, height, wrap, outside, cubic, x, y):
-        j, i = math.floor(x), math.floor(y)
-        across, down = cubic_weights(F(x - j), cubic), cubic_weights(F(y - i), cubic)
+    def bicubic(image, yuv, width, height, wrap, outside, cubic, j, i, fx, fy):
+        across, down = cubic_weights(fx, cubic), cubic_weights(fy, cubic)
         p = cubic_row(image, yuv, width, height, wrap, outside, across, j, i - 1)
         q = cubic_row(image, yuv, width, height, wrap, outside, across, j, i)
         r = cubic_row(image, yuv, width, height, wrap, outside, across, j, i + 1)
@@ -215,15 +148,16 @@ def process(kind, filter, dtype):
     45–48 mean, 49–52 normal (float32). Strides count bytes. A float32 stands in the low half of its slot.
     """
     sample = make_sampler(kind, filter, dtype)
-    channels = {"gray": 1, "rgba": 4}.get(kind, 3)
-    f32 = pointer_to("float32")
-    scratch = alloca(5 * TILE * 4)
+    channels = CHANNELS.get(kind, 3)
+    f32, i32 = pointer_to("float32"), pointer_to("int32")
+    scratch = alloca(9 * TILE * 4)
+    shift = HALFWAY if filter == "nearest" else 0.0
 
     @inlined
     def plane_at(planes, index):
         return f32(planes + index * (TILE * 4))
 
-    @inlined
+    @looping
     def store(args, planes, row, start, count):
         for channel in range(load_i64(args + 40 * 8)):
             values = plane_at(planes, load_i64(args + (41 + channel) * 8))
@@ -242,7 +176,7 @@ def process(kind, filter, dtype):
                 for i in range(count):
                     store_u8(to + i * step, np.uint8(np.int32(clamp_byte((values[i] - mean) * normal) + F(0.5))))
 
-    @inlined
+    @looping
     def change_colours(args, planes, count):
         step = load_i64(args + 36 * 8)
         if step == 0:
@@ -286,20 +220,29 @@ def process(kind, filter, dtype):
         affine = wx == 0 and wy == 0 and w0 == 1
         planes = scratch()
         out = f32(planes)
+        columns, rows = i32(planes + 5 * TILE * 4), i32(planes + 6 * TILE * 4)
+        x_parts, y_parts = f32(planes + 7 * TILE * 4), f32(planes + 8 * TILE * 4)
         if channels < 4:
             for i in range(TILE):
                 out[ALPHA * TILE + i] = F(255)
         first, last = share(load_i64(args + 34 * 8), part, parts, 1)
         for row in range(first, last):
             across, down, depth = xy * row + x0, yy * row + y0, wy * row + w0
+            if affine:
+                across, down = across + shift, down + shift
             for start in range(0, dest_width, TILE):
                 count = min(TILE, dest_width - start)
-                for i in range(count):
-                    x, y = xx * (start + i) + across, yx * (start + i) + down
-                    if not affine:
+                if affine:
+                    for i in range(count):
+                        columns[i], x_parts[i] = split(xx * (start + i) + across)
+                        rows[i], y_parts[i] = split(yx * (start + i) + down)
+                else:
+                    for i in range(count):
                         w = wx * (start + i) + depth
-                        x, y = x / w, y / w
-                    a, b, c, d = sample(image, yuv, width, height, wrap, outside, cubic, within(x), within(y))
+                        columns[i], x_parts[i] = split((xx * (start + i) + across) / w + shift)
+                        rows[i], y_parts[i] = split((yx * (start + i) + down) / w + shift)
+                for i in range(count):
+                    a, b, c, d = sample(image, yuv, width, height, wrap, outside, cubic, columns[i], rows[i], x_parts[i], y_parts[i])
                     out[i] = a
                     if channels > 1:
                         out[TILE + i], out[2 * TILE + i] = b, c
