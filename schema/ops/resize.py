@@ -132,7 +132,7 @@ class Resize(Op):
         # The kernel's support lies around x, open at its left end: an integer x counts as the right one of its two neighbours.
         index = np.ceil(x).astype(np.int64)[:, None] - 1 + np.arange(first, 2 - first)
         distance = np.abs(index - x[:, None]) * stretch
-        weights = (1 - distance).clip(0) if self.mode == "linear" else _cubic(distance, self.cubic_coeff_a)
+        weights = (1 - distance).clip(0) if self.mode == "linear" else keys_cubic(distance, self.cubic_coeff_a)
         if self.antialias:
             weights /= weights.sum(1, keepdims=True)
         if self.exclude_outside:
@@ -171,7 +171,7 @@ _ROUND = {
 }
 
 
-def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
+def keys_cubic(distance: np.ndarray, a: float) -> np.ndarray:
     """Keys's cubic convolution kernel (IEEE ASSP 29, 1981, equation 4) at distances from 0."""
     d = distance
     near = ((a + 2) * d - (a + 3)) * d * d + 1
