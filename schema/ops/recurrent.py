@@ -1,8 +1,8 @@
 """One-layer recurrent networks. L steps of a batch of N, I inputs, H hidden units, D directions (2 where bidirectional).
 
 Shapes: x [L, N, I]; w [D, gates * H, I]; r [D, gates * H, H]; b [D, 2 * gates * H] (of w, then of r); sequence_lens [N]; initial states
-[D, N, H]. Outputs: all hidden states [L, D, N, H], 0 beyond a sequence's end, and each sequence's last states [D, N, H]. With layout 1 N
-comes first everywhere. A reverse direction reads each sequence from its own end.
+[D, N, H]. Outputs: all hidden states [L, D, N, H], 0 beyond a sequence's end, and each sequence's last states [D, N, H], 0 for a
+sequence of length 0. With layout 1 N comes first everywhere. A reverse direction reads each sequence from its own end.
 """
 
 from typing import ClassVar, NamedTuple
@@ -97,7 +97,7 @@ class LSTM(Recurrent):
     """Long short-term memory; gates in the order i, o, f, c, peepholes p [D, 3 * H] in the order i, o, f. LSTM-22.
 
     i = f(x W + h R + b + p c), likewise f (or 1 - i with input_forget) and o, the latter with the new c; c = f c + i g(…); h = o h(c).
-    Every activation's input is clipped to ±clip. Outputs: hidden states, last hidden state, last cell state.
+    The gates' activations have their inputs clipped to ±clip. Outputs: hidden states, last hidden state, last cell state.
     """
 
     gates = 4

@@ -27,13 +27,13 @@ Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
 
 
 def _functions(op: Recurrent, direction: int) -> list[Callable[[np.ndarray], np.ndarray]]:
-    """The activations of a direction, their inputs clipped."""
+    """The activations of a direction, the inputs of the gates' ones clipped: all but LSTM's last, which reads the cell state."""
 
-    def bound(activation: Activation) -> Callable[[np.ndarray], np.ndarray]:
+    def bound(activation: Activation, clip: float | None) -> Callable[[np.ndarray], np.ndarray]:
         function = _FUNCTIONS[activation.name]
-        return lambda x: function(x if op.clip is None else np.clip(x, -op.clip, op.clip), activation.alpha, activation.beta)
+        return lambda x: function(x if clip is None else np.clip(x, -clip, clip), activation.alpha, activation.beta)
 
-    return [bound(activation) for activation in op.functions[direction]]
+    return [bound(activation, op.clip if index < 2 else None) for index, activation in enumerate(op.functions[direction])]
 
 
 def _run(
@@ -69,7 +69,7 @@ def _run(
             states = tuple(np.where(on, after, before) for after, before in zip(new, states, strict=True))
             y[order[time], direction, rows] = np.where(on, new[0], 0)
         for array, state in zip(last, states, strict=True):
-            array[direction] = state
+            array[direction] = np.where(lengths[:, None] > 0, state, 0)
     if op.layout:
         y, last = y.transpose(2, 0, 1, 3), [array.swapaxes(0, 1) for array in last]
     return tuple(array.astype(x.dtype, copy=False) for array in (y, *last))
