@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from mnnx.schema.ops.axes import normalize_axes, normalize_axis, require_scalar, require_vector
+from mnnx.schema.ops.axes import normalize_axes, normalize_axis, require_integers, require_scalar, require_vector
 from mnnx.schema.ops.base import Op, Spec, op, require
 
 
 @op("Slice")
 class Slice(Op):
-    """data[starts:ends:steps] along `axes`; 1-D int32 or int64, all of one length. ONNX Slice-13.
+    """data[starts:ends:steps] along `axes`; 1-D int32 or int64 (or scalars), all of one length. ONNX Slice-13.
 
     Negative starts and ends count from the back, then they are clamped. Without `axes`, the first dims are meant; without `steps`, 1.
     """
@@ -19,8 +19,8 @@ class Slice(Op):
         """(first index, step, number of indices) for each dim of a tensor of this shape."""
         for name, spec in (("starts", starts), ("ends", ends), ("axes", axes), ("steps", steps)):
             if spec is not None:
-                require_vector(spec, name)
-                require(spec.shape == starts.shape, f"{name} must be as long as starts {starts}, not {spec}")
+                require_integers(spec, name)
+                require(spec.rank <= 1 and spec.size == starts.size, f"{name} must be as long as starts {starts}, not {spec}")
         first, last = starts.ints(), ends.ints()
         chosen = tuple(range(len(first))) if axes is None else axes.ints()
         chosen = normalize_axes(chosen, len(shape))
