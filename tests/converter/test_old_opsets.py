@@ -8,6 +8,7 @@ from onnx import helper
 import mnnx
 
 X = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4) / 4
+IMAGE = np.arange(40, dtype=np.float32).reshape(1, 2, 4, 5)
 B = np.array([1, 2, 3], np.float32)
 
 
@@ -56,6 +57,12 @@ ROWS = [
     (8, "Mean", tuple(X + i for i in range(20)), {}, X + 9.5),
     (8, "Max", tuple(X + i for i in range(20)), {}, X + 19),
     (8, "Min", (X,), {}, X),
+    (1, "Affine", (X,), {"alpha": 2.0, "beta": 0.5}, 2 * X + np.float32(0.5)),
+    (1, "ScaledTanh", (X,), {"alpha": 2.0, "beta": 0.5}, 2 * np.tanh(X / 2)),
+    (1, "ParametricSoftplus", (X,), {"alpha": 2.0, "beta": 0.5}, 2 * np.log1p(np.exp(X / 2))),
+    (7, "ImageScaler", (IMAGE,), {"scale": 0.5, "bias": [1.0, 2.0]}, IMAGE / 2 + np.array([1, 2], np.float32)[:, None, None]),
+    (7, "Crop", (IMAGE,), {"border": [1, 0, 0, 1]}, IMAGE[:, :, :-1, 1:]),
+    (7, "Crop", (IMAGE,), {"border": [1, 1, 0, 0], "scale": [2, 3]}, IMAGE[:, :, 1:3, 1:4]),
 ]
 
 
