@@ -72,7 +72,7 @@ class EyeLike(Op):
     def infer(self, *inputs):
         require_inputs(inputs, 1)
         require(inputs[0].rank == 2, f"wants a matrix; found {inputs[0]}")
-        dtype = self.dtype or inputs[0].dtype
+        dtype = inputs[0].dtype if self.dtype is None else self.dtype
         require(dtype in NUMERIC | {BOOL}, f"there is no identity matrix of {dtypes.name(dtype)}")
         return Spec(dtype, inputs[0].shape)
 
@@ -98,7 +98,7 @@ class RandomLike(Op):
 
     def infer(self, *inputs):
         require_inputs(inputs, 1)
-        dtype = self.dtype or inputs[0].dtype
+        dtype = inputs[0].dtype if self.dtype is None else self.dtype
         require(dtype in FLOATS, f"random numbers must be floats; found {dtypes.name(dtype)}")
         return Spec(dtype, inputs[0].shape)
 
@@ -156,7 +156,7 @@ class Bernoulli(Op):
     def infer(self, *inputs):
         require_inputs(inputs, 1)
         require_dtype(inputs[0], FLOATS)
-        dtype = self.dtype or inputs[0].dtype
+        dtype = inputs[0].dtype if self.dtype is None else self.dtype
         require(dtype in NUMERIC | {BOOL}, f"dtype must be a number or bool; found {dtypes.name(dtype)}")
         return Spec(dtype, inputs[0].shape)
 

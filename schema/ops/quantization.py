@@ -7,10 +7,11 @@ import ml_dtypes
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.convolution import Conv
 from mnnx.schema.ops.matmul import matmul_shape
-from mnnx.schema.ops.rules import FLOATS, axis_of
+from mnnx.schema.ops.rules import FLOATS
 
 #: Element types that QuantizeLinear makes: integers, and floats of 8 bits and less.
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32"))
@@ -37,7 +38,7 @@ def check_granularity(x: Spec, scale: Spec, zero_point: Spec | None, axis: int, 
         require(same, f"scale and zero point must have the same shape; they are {scale} and {zero_point}")
     if scale.size == 1 and scale.rank <= 1:
         return
-    axis = axis_of(axis, x.rank)
+    axis = normalize_axis(axis, x.rank)
     if scale.rank == 1 and not block_size:
         require(scale.shape[0] == x.shape[axis], f"scale must have one value per index of axis {axis} of {x}; it is {scale}")
         return
@@ -98,7 +99,7 @@ class DequantizeLinear(Op):
         check_granularity(x, scale, zero_point, self.axis, self.block_size)
         if zero_point is not None:
             require(zero_point.dtype == x.dtype, f"the zero point must have the input's dtype {x.dtype}; it is {zero_point.dtype}")
-        dtype = self.output_dtype or scale.dtype
+        dtype = scale.dtype if self.output_dtype is None else self.output_dtype
         require(dtype in FLOATS, f"output_dtype must be given where scale is {dtypes.name(scale.dtype)}")
         return Spec(dtype, x.shape)
 

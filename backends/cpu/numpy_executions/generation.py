@@ -36,7 +36,7 @@ def run_range(op: ops.Range, start: np.ndarray, limit: np.ndarray, delta: np.nda
 def eye_like(op: ops.EyeLike, x: np.ndarray) -> np.ndarray:
     rows, columns = x.shape
     offset = min(max(op.k, -rows), columns)
-    return np.eye(rows, columns, offset).astype(op.dtype or x.dtype)
+    return np.eye(rows, columns, offset).astype(x.dtype if op.dtype is None else op.dtype)
 
 
 @numpy_execution(ops.RandomNormal)
@@ -46,7 +46,7 @@ def random_normal(op: ops.RandomNormal) -> np.ndarray:
 
 @numpy_execution(ops.RandomNormalLike)
 def random_normal_like(op: ops.RandomNormalLike, x: np.ndarray) -> np.ndarray:
-    return np.asarray(generator(op.seed).normal(op.mean, abs(op.scale), x.shape)).astype(op.dtype or x.dtype)
+    return np.asarray(generator(op.seed).normal(op.mean, abs(op.scale), x.shape)).astype(x.dtype if op.dtype is None else op.dtype)
 
 
 @numpy_execution(ops.RandomUniform)
@@ -56,7 +56,7 @@ def random_uniform(op: ops.RandomUniform) -> np.ndarray:
 
 @numpy_execution(ops.RandomUniformLike)
 def random_uniform_like(op: ops.RandomUniformLike, x: np.ndarray) -> np.ndarray:
-    return _uniform(op, x.shape).astype(op.dtype or x.dtype)
+    return _uniform(op, x.shape).astype(x.dtype if op.dtype is None else op.dtype)
 
 
 def _uniform(op: ops.RandomUniform | ops.RandomUniformLike, shape: tuple[int, ...]) -> np.ndarray:
@@ -65,7 +65,7 @@ def _uniform(op: ops.RandomUniform | ops.RandomUniformLike, shape: tuple[int, ..
 
 @numpy_execution(ops.Bernoulli)
 def bernoulli(op: ops.Bernoulli, probability: np.ndarray) -> np.ndarray:
-    return np.asarray(generator(op.seed).random(probability.shape) < probability.astype(np.float64)).astype(op.dtype or probability.dtype)
+    return np.asarray(generator(op.seed).random(probability.shape) < probability.astype(np.float64)).astype(probability.dtype if op.dtype is None else op.dtype)
 
 
 @numpy_execution(ops.Multinomial)

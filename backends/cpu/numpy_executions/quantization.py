@@ -54,7 +54,7 @@ def saturated_float(real: np.ndarray, dtype: np.dtype, saturate: bool) -> np.nda
 
 @numpy_execution(QuantizeLinear)
 def quantize_linear(op: QuantizeLinear, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
-    dtype = zero_point.dtype if zero_point is not None else op.output_dtype or np.dtype(np.uint8)
+    dtype = zero_point.dtype if zero_point is not None else np.dtype(np.uint8) if op.output_dtype is None else op.output_dtype
     precision = op.precision or (scale.dtype if scale.dtype in FLOATS else np.dtype(np.float32))
     scale = spread(scale, x.shape, op.axis, op.block_size)
     zero_point = None if zero_point is None else spread(zero_point, x.shape, op.axis, op.block_size)
@@ -72,7 +72,7 @@ def quantize_linear(op: QuantizeLinear, x: np.ndarray, scale: np.ndarray, zero_p
 
 @numpy_execution(DequantizeLinear)
 def dequantize_linear(op: DequantizeLinear, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
-    dtype = op.output_dtype or scale.dtype
+    dtype = scale.dtype if op.output_dtype is None else op.output_dtype
     wide = np.float64 if np.dtype(np.float64) in (dtype, scale.dtype) else np.float32
     scale = spread(scale, x.shape, op.axis, op.block_size).astype(wide, copy=False)
     if zero_point is not None:

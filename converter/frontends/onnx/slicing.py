@@ -24,6 +24,6 @@ def pad(node: OnnxNode, data: Value, pads: Value | None = None, value: Value | N
         name = "paddings" if node.opset < 2 else "pads"
         pads = node.constant(node.attribute(name, tuple[int, ...]), "int64")
         if node.has("value"):
-            value = node.constant(node.attribute("value", float), data.dtype or "float32")
-            value = value if data.dtype else node.add(CastLike(), value, data)
+            value = node.constant(node.attribute("value", float), "float32" if data.dtype is None else data.dtype)
+            value = value if data.dtype is not None else node.add(CastLike(), value, data)
     return node.add(node.op(ops.Pad), data, pads, value, axes)
