@@ -58,7 +58,7 @@ def _stack(values: list[Any], body: Graph, index: int, axis: int = 0) -> np.ndar
     value = body.values[index]
     shape = [d if isinstance(d, int) else 0 for d in value.shape or ()]
     shape.insert(normalize_axis(axis, len(shape) + 1), 0)
-    return np.zeros(shape, value.dtype or np.float32)
+    return np.zeros(shape, np.float32 if value.dtype is None else value.dtype)
 
 
 def run_scan(op: Scan, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:

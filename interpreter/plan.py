@@ -75,7 +75,7 @@ class _Step:
 
 
 class Planner:
-    """Builds one Plan: `live` are the values at hand (their Specs, and the tensors of those that lie on a device already)."""
+    """Builds one Plan: `live` are the values at hand on the host, `previous` the plan that ran before."""
 
     def __init__(
         self,
@@ -84,19 +84,18 @@ class Planner:
         nodes: list[Node],
         wanted: Sequence[int],
         live: dict[int, Spec | None],
-        tensors: dict[int, DeviceTensor],
-        known: dict[int, np.ndarray],
+        previous: Plan | None,
     ):
         self.graph = graph
         self.runtime = runtime
         self.nodes = nodes
         self.wanted = wanted
-        self.specs: dict[int, Spec | None] = dict(live)  # None: a value without a Spec (a sequence, text, …), on the host
-        self.fed = {index for index in live if index not in tensors}
-        self.tensors = dict(tensors)
-        self.known = dict(known)
-        for index, array in known.items():
-            self.specs[index] = Spec.of(array)
+        self.fed = set(live)
+        self.specs: dict[int, Spec | None] = dict(live)  # None: a value without a Spec (a sequence, text, …)
+        self.tensors: dict[int, DeviceTensor] = dict(previous.tensors) if previous else {}
+        self.known: dict[int, np.ndarray] = dict(previous.known) if previous else {}
+        self.specs.update((i, tensor.spec) for i, tensor in self.tensors.items())
+        self.specs.update((i, Spec.of(array)) for i, array in self.known.items())
         self.alias: dict[int, int] = {}  # a view → the value whose memory it shares
         self.constants: set[int] = set()
         self.steps: list[_Step] = []

@@ -74,10 +74,7 @@ class GraphRunner:
         plan = plans.pop(key, None)
         if plan is None:
             nodes = self.nodes if previous is None else previous.remaining
-            known = {} if previous is None else previous.known
-            tensors = {} if previous is None else previous.tensors
-            specs = {} if previous is None else previous.specs
-            plan = Planner(self.graph, self.runtime, nodes, self.outputs, specs | live, tensors, known).build()
+            plan = Planner(self.graph, self.runtime, nodes, self.outputs, live, previous).build()
             if len(plans) >= CACHED_PLANS:
                 plans.pop(next(iter(plans)))
         plans[key] = plan  # the newest use stands last

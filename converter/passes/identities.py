@@ -38,7 +38,8 @@ def _rename_output(graph: Graph, source: Value, result: Value) -> None:
     producer = source.producer
     producer.outputs[producer.outputs.index(source)] = result
     result.producer = producer
-    result.dtype, result.shape = result.dtype or source.dtype, result.shape or source.shape
+    result.dtype = source.dtype if result.dtype is None else result.dtype
+    result.shape = source.shape if result.shape is None else result.shape
     graph.replace_value(source, result)
 
 

@@ -33,7 +33,7 @@ def scaled_activation(node: OnnxNode, x: Value):
 @importer("ImageScaler")
 def image_scaler(node: OnnxNode, x: Value):
     """scale * x + one bias per channel; x is [N, C, H, W]."""
-    bias = node.constant(np.reshape(node.attribute("bias", tuple[float, ...]), (-1, 1, 1)), x.dtype or "float32")
+    bias = node.constant(np.reshape(node.attribute("bias", tuple[float, ...]), (-1, 1, 1)), "float32" if x.dtype is None else x.dtype)
     return node.add(Add(), _scaled(node, x, node.attribute("scale", float, 1.0)), bias)
 
 

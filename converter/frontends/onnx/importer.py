@@ -15,11 +15,13 @@ from typing import Any
 
 import numpy as np
 import onnx
+import onnx.inliner
 from onnx import numpy_helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from mnnx.converter.frontends.onnx import functions, registry
 from mnnx.converter.frontends.onnx.node import OnnxNode
+from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.errors import ConversionError, UnsupportedOperator
 from mnnx.schema import dtypes
@@ -197,7 +199,7 @@ class _GraphImport:
             if info.name not in scope:
                 scope[info.name] = _typed(Value(info.name), info.type, is_input=True)
                 self.graph.inputs.append(scope[info.name])
-        for index, proto in enumerate(self.proto.node):
+        for index, proto in enumerate(in_order(self.proto)):
             self.import_node(proto, self.opsets, proto.name or f"{proto.op_type}_{index}")
         self._set_outputs()
         return self.graph
@@ -206,8 +208,8 @@ class _GraphImport:
         made: set[int] = set()
         for info in self.proto.output:
             value = self.lookup(info.name, "the graph's outputs")
-            # A caller finds an output under its ONNX name, so a value of another name (or one that stands for itself) gets a copy.
-            if value.name != info.name or value.producer is None or id(value) in made:
+            # A caller finds an output under its ONNX name, so a value of another name gets a copy.
+            if value.name != info.name or id(value) in made:
                 copy = Value(info.name, value.dtype, value.shape, kind=value.kind)
                 self.graph.nodes.append(Node(Identity(), [value], [copy], self.fresh(f"output/{info.name}")))
                 value = copy

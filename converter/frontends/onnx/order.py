@@ -1,0 +1,42 @@
+"""Nodes in an order in which every value is made before it is used; ONNX demands it, but not every file has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+
+def in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
+    """The graph's nodes, each after the ones it depends on, otherwise in the file's order. Nodes on a cycle come last, as they are."""
+    makers = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
+    needs = [{makers[name] for name in _used(node) if name in makers} - {index} for index, node in enumerate(graph.node)]
+    if all(max(need, default=-1) < index for index, need in enumerate(needs)):
+        return list(graph.node)
+    ordered: list[int] = []
+    done: set[int] = set()
+    started: set[int] = set()
+    for root in range(len(needs)):
+        stack = [root]
+        while stack:
+            index = stack[-1]
+            waiting = [] if index in started else sorted(needs[index] - done - started, reverse=True)
+            started.add(index)
+            if waiting:
+                stack += waiting
+                continue
+            stack.pop()
+            if index not in done:
+                done.add(index)
+                ordered.append(index)
+    return [graph.node[index] for index in ordered]
+
+
+def _used(node: onnx.NodeProto) -> Iterator[str]:
+    """Names that a node uses, those that its subgraphs take from outside included."""
+    yield from node.input
+    for attribute in node.attribute:
+        for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
+            own = {i.name for i in [*graph.input, *graph.initializer]} | {o for inner in graph.node for o in inner.output}
+            yield from (name for inner in graph.node for name in _used(inner) if name not in own)
+            yield from (output.name for output in graph.output if output.name not in own)
