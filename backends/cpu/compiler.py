@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import re
@@ -11,7 +12,8 @@ from typing import Any
 import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import types
-from numba.core import compiler
+from numba.core import compiler, config
+from numba.core.compiler_lock import global_compiler_lock
 from numba.core.cpu_options import FastMathOptions
 from numba.core.errors import NumbaError
 from numba.core.registry import cpu_target
@@ -67,13 +69,28 @@ def _intermediate_code(function, fastmath: tuple[str, ...], symbol: str) -> llvm
     flags.nrt = False
     cpu_target.typing_context.refresh()
     cpu_target.target_context.refresh()
-    result = compiler.compile_extra(
-        cpu_target.typing_context, cpu_target.target_context, function, (types.int64,) * 3, types.void, flags, {}
-    )
+    with _unoptimised_helpers():
+        result = compiler.compile_extra(
+            cpu_target.typing_context, cpu_target.target_context, function, (types.int64,) * 3, types.void, flags, {}
+        )
     module = llvm.parse_assembly(str(result.library._final_module))
     _link_dependencies(module, result.library, set())
     module.link_in(llvm.parse_assembly(_entry(symbol, result.fndesc.llvm_func_name)))
     return llvm.parse_assembly(_without_target(str(module)))
+
+
+@contextlib.contextmanager
+def _unoptimised_helpers():
+    """numba optimises each helper for this machine at once; here that is left to `_optimised`, for the kernel's target."""
+    names = ("OPT", "LOOP_VECTORIZE", "SLP_VECTORIZE")
+    with global_compiler_lock:  # nobody else compiles meanwhile
+        saved = [getattr(config, name) for name in names]
+        config.OPT, config.LOOP_VECTORIZE, config.SLP_VECTORIZE = type(config.OPT)(0), 0, 0
+        try:
+            yield
+        finally:
+            for name, value in zip(names, saved, strict=True):
+                setattr(config, name, value)
 
 
 def _link_dependencies(module: llvm.ModuleRef, library, seen: set[int]) -> None:

@@ -30,8 +30,11 @@ _NUMBA = {
     "bool": types.uint8,  # one byte, 0 or 1
 }
 
-#: For helpers of kernels: compiled into the kernel that calls them. They hold no loops, so that vectorising is left to the target.
-inlined = njit(error_model="numpy", fastmath={"contract"}, forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, _nrt=False)
+_HELPER = {"error_model": "numpy", "forceinline": True, "no_cpython_wrapper": True, "no_cfunc_wrapper": True, "_nrt": False}
+#: For helpers of kernels: compiled into the kernel that calls them.
+inlined = njit(fastmath={"contract"}, **_HELPER)
+#: The same for loops that add up floats, in any order.
+summing = njit(fastmath={"contract", "reassoc", "nsz"}, **_HELPER)
 
 
 def at(builder: ir.IRBuilder, address: ir.Value, llvm_type: ir.Type) -> ir.Value:

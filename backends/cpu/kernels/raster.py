@@ -4,7 +4,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.intrinsics import I32, I64, at, load_i64, load_in, pointer_to, quotient, share, store_out
+from mnnx.backends.cpu.kernels.intrinsics import I32, at, load_i64, load_in, pointer_to, quotient, share, store_out
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 
 RUN, FILL, STRIDED, TRANSPOSED = range(4)

@@ -1,0 +1,99 @@
+"""Normalizations on the CPU, in float32."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.cpu.arguments import arguments, float32_bits
+from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.normalization import (
+    BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    RMSNormalization,
+)
+
+_FLOAT32 = np.dtype("float32")
+
+
+def _float32_only(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    foreign = {spec.dtype for spec in (*inputs, *outputs) if spec is not None} - {_FLOAT32}
+    return f"no kernel for {', '.join(map(str, foreign))}" if foreign else None
+
+
+def _rows_supported(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    shape = inputs[0].shape
+    n = math.prod(shape[op.axis % len(shape) :])
+    if any(spec is not None and spec.size != n for spec in inputs[1:]):
+        return "no kernel for a scale or bias that is broadcast"
+    return _float32_only(op, inputs, outputs) if n else "no kernel for empty rows"
+
+
+@creator(LayerNormalization, RMSNormalization, supports=_rows_supported)
+def create_rows(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return _RowNormalization(op, backend)
+
+
+class _RowNormalization(Execution):
+    in_place = (0,)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, scale, bias = (*inputs, None)[:3]
+        if x.spec.size == 0:
+            return
+        axis = self.op.axis % x.spec.rank
+        rows, n = math.prod(x.shape[:axis]), math.prod(x.shape[axis:])
+        center = isinstance(self.op, LayerNormalization)
+        mean, deviation = (*outputs[1:], None, None)[:2] if center else (None, (*outputs[1:], None)[0])
+        block = arguments(x, outputs[0], rows, n, scale, bias or 0, float32_bits(self.op.epsilon), mean or 0, deviation or 0)
+        function = kernel("normalization.rows", center=center, bias=bias is not None)
+        self.backend.commands.record(function, block, self.backend.chunks(x.spec.size / 2))
+
+
+@creator(InstanceNormalization, GroupNormalization, supports=_float32_only)
+def create_groups(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return _GroupNormalization(op, backend)
+
+
+class _GroupNormalization(Execution):
+    in_place = (0,)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, scale, bias = inputs
+        if x.spec.size == 0:
+            return
+        batch, channels = x.shape[:2]
+        groups = self.op.num_groups if isinstance(self.op, GroupNormalization) else channels
+        block = arguments(
+            x, outputs[0], batch * groups, channels // groups, math.prod(x.shape[2:]), scale, bias, float32_bits(self.op.epsilon), groups
+        )
+        self.backend.commands.record(kernel("normalization.groups"), block, self.backend.chunks(x.spec.size / 2))
+
+
+def _inference_only(op: BatchNormalization, inputs: Specs, outputs: Specs) -> str | None:
+    return "no kernel for the training mode" if op.training_mode else _float32_only(op, inputs, outputs)
+
+
+@creator(BatchNormalization, supports=_inference_only)
+def create_affine(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return _BatchNormalization(op, backend)
+
+
+class _BatchNormalization(Execution):
+    in_place = (0,)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, *parameters = inputs
+        spec: Spec = x.spec
+        if spec.size == 0:
+            return
+        channels = x.shape[1] if spec.rank > 1 else 1
+        n = math.prod(x.shape[2:])
+        block = arguments(x, outputs[0], spec.size // n, channels, n, *parameters, float32_bits(self.op.epsilon))
+        self.backend.commands.record(kernel("normalization.affine"), block, self.backend.chunks(spec.size / 4))

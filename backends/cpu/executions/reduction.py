@@ -1,0 +1,83 @@
+"""Reductions and ArgMax on the CPU: float32 over neighbouring axes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.cpu.arguments import arguments
+from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.schema.ops import reduction as ops
+from mnnx.schema.ops.base import Op
+
+_FLOAT32 = np.dtype("float32")
+
+
+def split(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int] | None:
+    """`shape` as [outer, n, inner] with n the axes' elements; None where other dims than those of size 1 stand between the axes."""
+    dims = [(size, axis in axes) for axis, size in enumerate(shape) if size != 1]
+    reduced = [i for i, (_, inside) in enumerate(dims) if inside]
+    if not reduced:
+        return math.prod(shape), 1, 1
+    first, last = reduced[0], reduced[-1] + 1
+    if last - first != len(reduced):
+        return None
+    sizes = [size for size, _ in dims]
+    return math.prod(sizes[:first]), math.prod(sizes[first:last]), math.prod(sizes[last:])
+
+
+def _supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype != _FLOAT32:
+        return f"no kernel for {inputs[0].dtype}"
+    parts = split(inputs[0].shape, op.axes(*inputs))
+    if parts is None:
+        return "no kernel for axes that lie apart"
+    return None if parts[1] else "no kernel for empty axes"
+
+
+@creator(
+    ops.ReduceSum, ops.ReduceMean, ops.ReduceProd, ops.ReduceMax, ops.ReduceMin, ops.ReduceL1, ops.ReduceL2, ops.ReduceSumSquare,
+    ops.ReduceLogSum, supports=_supports,
+)  # fmt: skip
+def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    outer, n, inner = split(inputs[0].shape, op.axes(*inputs))
+    return _Reduction(op, backend, outer, n, inner)
+
+
+class _Reduction(Execution):
+    def __init__(self, op: Op, backend, outer: int, n: int, inner: int):
+        super().__init__(op, backend)
+        self.sizes = (outer, n, inner)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        outer, n, inner = self.sizes
+        if outer * inner == 0:
+            return
+        function = kernel("reduction.rows" if inner == 1 else "reduction.columns", kind=self.op.name.removeprefix("Reduce"))
+        self.backend.commands.record(
+            function, arguments(inputs[0], outputs[0], outer, n, inner), self.backend.chunks(outer * n * inner / 8)
+        )
+
+
+def _supports_arg(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    return None if inputs[0].dtype == _FLOAT32 else f"no kernel for {inputs[0].dtype}"
+
+
+@creator(ops.ArgMax, ops.ArgMin, supports=_supports_arg)
+def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    shape = inputs[0].shape
+    axis = op.axis % len(shape)
+    return _ArgReduction(op, backend, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+
+
+class _ArgReduction(_Reduction):
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        outer, n, inner = self.sizes
+        if outer * inner == 0:
+            return
+        function = kernel("reduction.arg", largest=isinstance(self.op, ops.ArgMax), last=self.op.select_last_index)
+        chunks = self.backend.chunks(outer * n * inner / (1 if inner == 1 else 4))
+        self.backend.commands.record(function, arguments(inputs[0], outputs[0], outer, n, inner), chunks)
