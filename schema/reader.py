@@ -96,7 +96,7 @@ class _Reader:
         self._view = view
         self._find_sidecar = sidecar
         self._verify_weights = verify_weights
-        self._regions: dict[int, tuple[memoryview, int]] = {}  # by Storage: where weights lie, and where in that they start
+        self._regions: dict[int, memoryview] = {}  # by Storage: the weights that lie there
         self._constants: list[np.ndarray] = []
         self._symbols: Sequence[str] = ()
         self._graphs: list[Graph | None] = []
@@ -135,9 +135,12 @@ class _Reader:
         structure, weights = self.header()
         try:
             row = Walk(bytes(self._view[:structure])).root(layout.MODEL)
-            return self._model(layout.aligned(structure), weights, *row[3:])
         except Damage as damage:
             raise ModelFormatError(f"{self._name}: the file is damaged: {damage}") from None
+        try:
+            return self._model(layout.aligned(structure), weights, *row[3:])
+        except Damage as damage:
+            raise ModelFormatError(f"{self._name}: {damage}") from damage.__cause__
 
     def _model(
         self,
@@ -152,9 +155,9 @@ class _Reader:
         removed: list,
         sidecar: list | None,
     ) -> Model:
-        self._regions[layout.WEIGHTS] = (self._view[: start + weights], start)
+        self._regions[layout.WEIGHTS] = self._view[start : start + weights]
         if sidecar:
-            self._regions[layout.SIDECAR] = (self._sidecar(*sidecar), layout.ALIGNMENT)
+            self._regions[layout.SIDECAR] = self._sidecar(*sidecar)
         self._constants = [self._constant(index, *constant) for index, constant in enumerate(constants)]
         self._symbols = symbols
         return Model(
@@ -163,7 +166,7 @@ class _Reader:
             opset,
             dict(metadata),
             [RemovedValue(*row) for row in removed],
-            [view for view, _ in self._regions.values()],
+            list(self._regions.values()),
         )
 
     def _sidecar(self, file_name: str, size: int, checksum: tuple[int, ...]) -> memoryview:
@@ -172,6 +175,8 @@ class _Reader:
         if self._find_sidecar is None:
             raise Damage(f"its weights lie in the file {file_name!r}: read it by its path, with that file beside it")
         path = self._find_sidecar(file_name)
+        if not path.is_file():
+            raise Damage(f"its weights should be in the file {path}, which isn't there")
         try:
             view = _map(path)
         except OSError as error:
@@ -183,7 +188,7 @@ class _Reader:
             raise Damage(f"the file {path} has the weights of another model")
         if self._verify_weights and hashlib.sha256(view[layout.ALIGNMENT :]).digest() != header[2]:
             raise Damage(f"its weights, the file {path}, are damaged: they don't have their checksum")
-        return view
+        return view[layout.ALIGNMENT :]
 
     def _constant(self, index: int, code: int, storage: int, dims: tuple[int, ...], offset: int, size: int, texts: tuple[str, ...]):
         """The array of a constant; read-only."""
@@ -208,10 +213,10 @@ class _Reader:
                 raise Damage(f"constant {index} lies in a file that isn't named")
             if size != count * dtype.itemsize or math.prod(dim for dim in dims if dim) * dtype.itemsize > _MAX_BYTES:
                 raise Damage(f"constant {index}, {dtypes.name(dtype)} of shape {_brief(dims)}, can't have {size} bytes")
-            view, start = self._regions[storage]
-            if offset % layout.ALIGNMENT or start + offset + size > len(view):
-                raise Damage(f"constant {index} can't lie at byte {offset} with {size} bytes: there are {len(view) - start}")
-            array = np.ndarray(dims, dtype, view, start + offset) if size else np.empty(dims, dtype)
+            weights = self._regions[storage]
+            if offset % layout.ALIGNMENT or offset + size > len(weights):
+                raise Damage(f"constant {index} can't lie at byte {offset} with {size} bytes: there are {len(weights)}")
+            array = np.ndarray(dims, dtype, weights, offset) if size else np.empty(dims, dtype)
             if layout.illegal_bytes(array):
                 raise Damage(f"constant {index} holds bytes that are no {dtypes.name(dtype)}")
         array = array.reshape(dims)
