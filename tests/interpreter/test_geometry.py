@@ -11,6 +11,7 @@ from mnnx.interpreter.geometry.region import normalize, tidy
 from mnnx.schema.ops import Spec
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.raster import FILL, MAX_DIMS, Raster, Region
+from mnnx.schema.ops.resize import NEAREST_MODES, Resize
 from mnnx.schema.ops.shape import (
     Concat,
     DepthToSpace,
@@ -182,6 +183,23 @@ def test_gather_at_indices_that_are_computed_is_left_alone():
 def test_gather_out_of_range_is_an_error():
     with pytest.raises(ValueError, match="indices must be in"):
         rasters(Gather(), numbers(4, 5), ints(0, 4))
+
+
+@pytest.mark.parametrize("nearest_mode", NEAREST_MODES)
+def test_nearest_resize_by_whole_factors(nearest_mode):
+    for transformation in ("asymmetric", "half_pixel"):
+        op = Resize(nearest_mode=nearest_mode, coordinate_transformation_mode=transformation)
+        for scales in ([1, 2, 3], [2, 1, 1], [1, 0.5, 0.5], [1, 1, 1]):
+            made = rasters(op, numbers(2, 4, 6), None, np.array(scales, np.float32))
+            if transformation == "asymmetric" and nearest_mode == "floor":
+                assert made is not None
+            if made is not None:
+                check(op, numbers(2, 4, 6), None, np.array(scales, np.float32))
+
+
+def test_resize_that_mixes_or_skips_elements_unevenly_is_left_alone():
+    assert rasters(Resize(mode="linear"), numbers(1, 4).astype(np.float32), None, None, ints(1, 8)) is None
+    assert rasters(Resize(), numbers(1, 5), None, None, ints(1, 7)) is None
 
 
 @pytest.mark.parametrize(
