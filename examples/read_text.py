@@ -1,0 +1,128 @@
+"""Reads the text in a picture: PP-OCRv4 finds its lines and reads them, on mnnx alone.
+
+    python examples/fetch_models.py models
+    mnnx convert models/det.onnx models/det.mnnx && mnnx convert models/rec.onnx models/rec.mnnx
+    python examples/read_text.py examples/sample.png --models models --output read.png
+
+The picture goes into the detector, and every line found goes into the recogniser, through ImageProcess: scaling, cutting out, turning,
+colour order and normalisation are one pass each, straight into the network's input.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+import mnnx
+
+sys.path.insert(0, str(Path(__file__).parent))
+from text_boxes import find_boxes
+
+LINE_HEIGHT = 48
+#: The detector wants sides that are multiples of this.
+GRID = 32
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of text: its corners (4, 2), x and y in the picture, clockwise from the text's top left; confidence 0 … 1."""
+
+    text: str
+    confidence: float
+    corners: np.ndarray
+
+
+class TextReader:
+    """The two networks, ready to run."""
+
+    def __init__(self, detector: str | Path, recogniser: str | Path, num_threads: int = 0):
+        """Opens two .mnnx files. The recogniser's metadata holds its alphabet, one character per line."""
+        config = mnnx.ScheduleConfig(num_threads=num_threads)
+        self._detector = mnnx.Interpreter.from_file(detector).create_session(config)
+        interpreter = mnnx.Interpreter.from_file(recogniser)
+        self._recogniser = interpreter.create_session(config)
+        self._alphabet = ["", *interpreter.metadata["character"].split("\n"), " "]
+        self._process = mnnx.ImageProcessConfig("RGB", "BGR", mean=127.5, normal=1 / 127.5, filter="bilinear")
+
+    def read(self, picture: Image.Image, min_confidence: float = 0.5) -> list[Line]:
+        """The lines of a picture, from top to bottom."""
+        pixels = np.asarray(picture.convert("RGB"))
+        lines = [Line(*self.recognise(pixels, corners), corners) for corners in self.detect(pixels)]
+        return [line for line in lines if line.confidence >= min_confidence]
+
+    def detect(self, pixels: np.ndarray, short_side: int = 736) -> list[np.ndarray]:
+        """Where lines of text are in an RGB image (H, W, 3): corners as in Line. A picture with shorter sides is enlarged."""
+        height, width, _ = pixels.shape
+        scale = max(1.0, short_side / min(height, width))
+        rows, columns = (max(GRID, round(size * scale / GRID) * GRID) for size in (height, width))
+        array = mnnx.ImageProcess(self._process).convert(pixels, (rows, columns))
+        probability = run(self._detector, array)[0, 0]
+        return [corners * (width / columns, height / rows) for corners, _ in find_boxes(probability)]
+
+    def recognise(self, pixels: np.ndarray, corners: np.ndarray) -> tuple[str, float]:
+        """The text in a quadrilateral of an RGB image and its confidence; what stands upright is read from bottom to top."""
+        width, height = (np.linalg.norm(corners[1] - corners[0]), np.linalg.norm(corners[3] - corners[0]))
+        if height > 1.5 * width:
+            corners, width, height = np.roll(corners, 1, 0), height, width
+        columns = max(1, math.ceil(LINE_HEIGHT * width / height))
+        matrix = mnnx.CVMatrix()  # from pixels of the line to pixels of the picture; corners are where pixels end
+        matrix.setPolyToPoly([0, 0, columns, 0, columns, LINE_HEIGHT, 0, LINE_HEIGHT], corners.ravel())
+        matrix.preTranslate(0.5, 0.5)
+        matrix.postTranslate(-0.5, -0.5)
+        array = np.zeros((1, 3, LINE_HEIGHT, max(320, -(-columns // GRID) * GRID)), np.float32)
+        mnnx.ImageProcess(self._process, matrix).convert(pixels, array[..., :columns])
+        return decode(run(self._recogniser, array)[0], self._alphabet)
+
+
+def run(session: mnnx.Session, array: np.ndarray) -> np.ndarray:
+    """The only output of a network with one input."""
+    (name,) = session.inputs
+    (output,) = session.run({name: array}).values()
+    return output
+
+
+def decode(probability: np.ndarray, alphabet: list[str]) -> tuple[str, float]:
+    """Greedy CTC: the best character of each step, repetitions once, blanks (character 0) left out; and their mean probability.
+
+    probability: (steps, characters).
+    """
+    best = probability.argmax(1)
+    kept = (best != 0) & (best != np.roll(best, 1))
+    kept[0] = best[0] != 0
+    if not kept.any():
+        return "", 0.0
+    return "".join(alphabet[i] for i in best[kept]), float(probability.max(1)[kept].mean())
+
+
+def draw(picture: Image.Image, lines: list[Line]) -> Image.Image:
+    """A copy of the picture with the boxes of the lines."""
+    picture = picture.convert("RGB")
+    for line in lines:
+        ImageDraw.Draw(picture).polygon([tuple(corner) for corner in line.corners], outline=(220, 30, 60), width=2)
+    return picture
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Reads the text in a picture.")
+    parser.add_argument("picture", type=Path)
+    parser.add_argument("--models", type=Path, default=Path("models"), help="folder with det.mnnx and rec.mnnx (default: models)")
+    parser.add_argument("--output", type=Path, help="where to write the picture with boxes")
+    parser.add_argument("--threads", type=int, default=0)
+    arguments = parser.parse_args()
+    reader = TextReader(arguments.models / "det.mnnx", arguments.models / "rec.mnnx", arguments.threads)
+    picture = Image.open(arguments.picture)
+    lines = reader.read(picture)
+    for line in lines:
+        print(f"{line.confidence:.2f}  {line.text}")
+    if arguments.output:
+        draw(picture, lines).save(arguments.output)
+
+
+if __name__ == "__main__":
+    main()
