@@ -55,7 +55,9 @@ def saturated_float(real: np.ndarray, dtype: np.dtype, saturate: bool) -> np.nda
 @numpy_execution(QuantizeLinear)
 def quantize_linear(op: QuantizeLinear, x: np.ndarray, scale: np.ndarray, zero_point: np.ndarray | None = None) -> np.ndarray:
     dtype = zero_point.dtype if zero_point is not None else np.dtype(np.uint8) if op.output_dtype is None else op.output_dtype
-    precision = op.precision or (scale.dtype if scale.dtype in FLOATS else np.dtype(np.float32))
+    precision = op.precision
+    if precision is None:
+        precision = scale.dtype if scale.dtype in FLOATS else np.dtype(np.float32)
     scale = spread(scale, x.shape, op.axis, op.block_size)
     zero_point = None if zero_point is None else spread(zero_point, x.shape, op.axis, op.block_size)
     with np.errstate(all="ignore"):

@@ -34,7 +34,7 @@ def _sequence(node: OnnxNode, op: Op, *inputs: Value | None, dtype=None) -> Valu
 
 @importer("SequenceEmpty")
 def sequence_empty(node: OnnxNode):
-    dtype = node.attribute("dtype", np.dtype, None) or np.dtype(np.float32)
+    dtype = node.attribute("dtype", np.dtype, np.dtype(np.float32))
     return _sequence(node, SequenceEmpty(dtype=dtype), dtype=dtype)
 
 
