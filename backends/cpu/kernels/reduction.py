@@ -85,7 +85,6 @@ def make_rows(kind: str):
     element, combine, neutral, finish = _KINDS[kind]
     start = F(neutral)
     at = pointer_to("float32")
-    wide = combine in (_plus, _times)
 
     def run(args, part, parts):
         n = load_i64(args + 24)

@@ -6,13 +6,73 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 from llvmlite import ir
+from numba import types
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 I8, I16, I32, I64, F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
+
+
+@functools.cache
+def load_words(count: int):
+    """An intrinsic: an address → the tuple of the `count` int64s that lie there."""
+
+    @intrinsic
+    def load(typing, address):
+        def codegen(context, builder, signature, arguments):
+            v = Vectors(builder, 1, False)
+            words = [builder.load(v.at(arguments[0], 8 * i, I64), align=8) for i in range(count)]
+            return cgutils.pack_array(builder, words)
+
+        return types.UniTuple(types.int64, count)(types.int64), codegen
+
+    return load
+
+
+class Loop:
+    """`with Loop(builder, count, values) as loop:` emits its body as a loop over loop.index = 0 … count-1.
+
+    `values` are carried along: the body finds them in loop.values and gives the next ones to loop.carry; afterwards they are loop.results.
+    """
+
+    def __init__(self, builder: ir.IRBuilder, count: ir.Value, values: Sequence[ir.Value] = ()):
+        self.builder = builder
+        self.count = count
+        self.start = list(values)
+        self.next: list[ir.Value] = []
+
+    def __enter__(self) -> Loop:
+        builder = self.builder
+        self.entry = builder.block
+        self.body, self.end = builder.append_basic_block("loop"), builder.append_basic_block("loop.end")
+        builder.cbranch(builder.icmp_signed(">", self.count, ir.Constant(I64, 0)), self.body, self.end)
+        builder.position_at_end(self.body)
+        self.index = builder.phi(I64)
+        self.values = [builder.phi(value.type) for value in self.start]
+        return self
+
+    def carry(self, values: Sequence[ir.Value]) -> None:
+        self.next = list(values)
+
+    def __exit__(self, *exception: object) -> None:
+        builder = self.builder
+        following = builder.add(self.index, ir.Constant(I64, 1))
+        last = builder.block
+        builder.cbranch(builder.icmp_signed("<", following, self.count), self.body, self.end)
+        self.index.add_incoming(ir.Constant(I64, 0), self.entry)
+        self.index.add_incoming(following, last)
+        builder.position_at_end(self.end)
+        self.results = [builder.phi(value.type) for value in self.start]
+        for phi, result, start, following in zip(self.values, self.results, self.start, self.next, strict=True):
+            for node in (phi, result):
+                node.add_incoming(start, self.entry)
+                node.add_incoming(following, last)
 
 
 class Vectors:
@@ -123,27 +183,8 @@ class Vectors:
         return self.intrinsic("copysign", b.fsub(c(1), tail), x)
 
 
-#: The kinds of epilogue that kernels are compiled for, by activation; those that only clamp are one kernel.
-KINDS = {"": "Clip", "Relu": "Clip", "Clip": "Clip"}
-
-
-def kind_of(activation: str) -> str:
-    """The epilogue kind that serves an activation of `ACTIVATIONS`."""
-    return KINDS.get(activation, activation)
-
-
-def epilogue_parameters(activation: str, parameters: tuple[float, ...]) -> tuple[float, float]:
-    """The two floats that `activate` reads for an activation with these parameters."""
-    if activation == "":
-        return -math.inf, math.inf
-    if activation == "Relu":
-        return 0.0, math.inf
-    first, second = (*parameters, 0.0, 0.0)[:2]
-    return first, second
-
-
 def activate(v: Vectors, kind: str, x: ir.Value, p: ir.Value, q: ir.Value) -> ir.Value:
-    """The activation `kind` of x; p and q are its parameters (`epilogue_parameters`) as vectors. NaN stays NaN."""
+    """The activation `kind` of x; p and q are its parameters (`blocks.epilogue`) as vectors. NaN stays NaN."""
     b, c = v.builder, v.constant
     if kind == "Clip":
         return v.minimum(q, v.maximum(p, x))

@@ -1,0 +1,117 @@
+"""Windows over images as the kernels take them: spatial dims brought to three, the spread image, and where the taps lie in it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from mnnx.backends.cpu.kernels.blocks import Geometry
+from mnnx.schema.ops.windows import ConvGeometry
+
+Three = tuple[int, int, int]
+_MOST_TAPS = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """Windows over D × H × W images. Dims in which nothing slides (size, kernel and output 1) are left out of the original ones."""
+
+    input: Three
+    kernel: Three
+    strides: Three
+    dilations: Three
+    begin: Three
+    output: Three
+    padded: bool  # whether some window reaches beyond the image
+
+    @classmethod
+    def reason_against(cls, geometry: ConvGeometry) -> str | None:
+        """Why the kernels don't take such windows; None where they do."""
+        windows = cls.of(geometry)
+        if windows is None:
+            return "it has more than 3 spatial dims"
+        return "its windows are far larger than the image" if windows.excessive else None
+
+    @classmethod
+    def of(cls, geometry: ConvGeometry) -> Windows | None:
+        """None where more than three dims are left."""
+        dims = list(
+            zip(
+                geometry.input, geometry.kernel, geometry.strides, geometry.dilations, geometry.begin, geometry.output, strict=True
+            )
+        )  # fmt: skip
+        dims = [(n, k, s, d, b, o) for n, k, s, d, b, o in dims if (n, k, b, o) != (1, 1, 0, 1)]
+        if len(dims) > 3:
+            return None
+        dims = [(1, 1, 1, 1, 0, 1)] * (3 - len(dims)) + dims
+        padded = any(b > 0 or (o - 1) * s - b + (k - 1) * d >= n for n, k, s, d, b, o in dims)
+        return cls(*zip(*dims, strict=True), padded)
+
+    @property
+    def pixels(self) -> int:
+        return math.prod(self.output)
+
+    @property
+    def taps(self) -> int:
+        return math.prod(self.kernel)
+
+    @property
+    def pointwise(self) -> bool:
+        """Whether output pixel i sees input pixel i alone."""
+        return self.taps == 1 and self.input == self.output and not self.padded
+
+    @property
+    def spread_needed(self) -> bool:
+        return self.padded or any(s > 1 for s in self.strides)
+
+    @property
+    def phases(self) -> Three:
+        """How many phases of the stride any tap reads."""
+        return tuple(
+            1 if d % s == 0 else min(s, (k - 1) * d + 1) for k, s, d in zip(self.kernel, self.strides, self.dilations, strict=True)
+        )
+
+    @property
+    def spread(self) -> Three:
+        """The dims of one phase of a spread channel."""
+        return tuple(o + (k - 1) * d // s for k, s, d, o in zip(self.kernel, self.strides, self.dilations, self.output, strict=True))
+
+    @property
+    def spread_rows(self) -> int:
+        return math.prod(self.phases) * self.spread[0] * self.spread[1]
+
+    @property
+    def spread_size(self) -> int:
+        """Elements of a spread channel."""
+        return self.spread_rows * self.spread[2]
+
+    @property
+    def excessive(self) -> bool:
+        """Whether padding, dilation or kernel are so much larger than the image that spreading it would be absurd."""
+        room = math.prod(self.input) + math.prod(self.output)
+        return self.taps > _MOST_TAPS or self.spread_size > 8 * room + _MOST_TAPS
+
+    @property
+    def geometry(self) -> Geometry:
+        return Geometry(*self.input, *self.phases, *self.spread, *self.strides, *self.begin)
+
+    def band(self, height: int) -> Windows:
+        """The same windows for the first `height` rows of the output alone."""
+        return replace(self, output=(self.output[0], height, self.output[2]))
+
+    def tap_offsets(self) -> np.ndarray:
+        """Elements from an output pixel's place in a spread channel to each tap, in the weights' order.
+
+        Where nothing needs to be spread, a channel of the input is laid out just so.
+        """
+        offsets = []
+        planes, rows, columns = self.spread
+        for tap in itertools.product(*map(range, self.kernel)):
+            phase = [k * d % s for k, d, s in zip(tap, self.dilations, self.strides, strict=True)]
+            z, y, x = (k * d // s for k, d, s in zip(tap, self.dilations, self.strides, strict=True))
+            index = (phase[0] * self.phases[1] + phase[1]) * self.phases[2] + phase[2]
+            offsets.append(((index * planes + z) * rows + y) * columns + x)
+        return np.array(offsets, np.int64)

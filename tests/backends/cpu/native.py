@@ -1,0 +1,55 @@
+"""Runs one op on the CPU backend's native execution, without an interpreter."""
+
+import numpy as np
+
+from mnnx.backends.backend import SharedWeights
+from mnnx.backends.cpu import creators
+from mnnx.backends.cpu.backend import CpuBackend
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.interpreter.config import ScheduleConfig
+from mnnx.schema.ops.base import Op, Spec
+
+
+class Native:
+    """`op` on arrays; `constants`: indices of the inputs that are weights. Raises ValueError where the op has no native execution for them."""
+
+    def __init__(self, op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1, outputs: int = 1):
+        self.backend = CpuBackend(ScheduleConfig(num_threads=threads), SharedWeights())
+        specs = [
+            None if a is None else Spec(a.dtype, a.shape, a if i in constants else None) for i, a in enumerate(inputs)
+        ]
+        inferred = op.infer(*specs)
+        self.specs = (inferred if isinstance(inferred, tuple) else (inferred,))[:outputs]
+        create, supports = creators.find(op)
+        if reason := supports(op, specs, self.specs):
+            raise ValueError(reason)
+        self.execution = execution = create(op, self.backend, specs, self.specs)
+        self.inputs = tensors = []
+        for i, array in enumerate(inputs):
+            if array is None:
+                tensors.append(None)
+            elif i in constants:
+                tensors.append(self.backend.constant(f"input{i}", np.ascontiguousarray(array)))
+            else:
+                tensors.append(self.tensor(Spec(array.dtype, array.shape)))
+                tensors[-1].copy_from_host(array)
+        self.outputs = [None if s is None else self.tensor(s) for s in self.specs]
+        for output in self.outputs:
+            if output is not None and output.dtype.kind == "f":
+                output.copy_from_host(np.full(output.shape, np.nan, output.dtype))
+        nbytes = execution.scratch_bytes(specs, self.specs)
+        self.scratch = self.tensor(Spec(np.dtype("uint8"), (nbytes,))) if nbytes else None
+        self.commands = self.backend.new_commands()
+        execution.on_resize(tensors, self.outputs, self.scratch)
+
+    def tensor(self, spec: Spec) -> DeviceTensor:
+        return DeviceTensor("", spec, self.backend, self.backend.allocate(spec.nbytes))
+
+    def run(self) -> list[np.ndarray | None]:
+        self.commands.submit(0, len(self.commands))
+        return [None if o is None else o.copy_to_host() for o in self.outputs]
+
+
+def native(op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1) -> np.ndarray:
+    """The first output of one run."""
+    return Native(op, *inputs, constants=constants, threads=threads).run()[0]
