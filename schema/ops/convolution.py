@@ -141,7 +141,7 @@ class Col2Im(Op):
         size, windows = 1, 1
         for taps, count in zip(block, self.geometry(image, block).output, strict=True):
             size, windows = size * taps, windows * count
-        require(x.shape[1] % size == 0, f"the second dim must be a multiple of the block's {size} elements; x is {x}")
+        require(x.shape[1] and x.shape[1] % size == 0, f"the second dim must be a multiple of the block's {size} elements; x is {x}")
         require(x.shape[2] == windows, f"the last dim must be the number of windows, {windows}; x is {x}")
         return Spec(x.dtype, (x.shape[0], x.shape[1] // size, *image))
 
