@@ -48,6 +48,16 @@ class Pack(NamedTuple):
     factor: int  # float32: what b is multiplied by
 
 
+class Transpose(NamedTuple):
+    """gemm.transpose: matrices [rows][columns] → [columns][rows]."""
+
+    source: int
+    target: int
+    batch: int
+    rows: int
+    columns: int
+
+
 class Geometry(NamedTuple):
     """How an image is spread (see spread.py)."""
 

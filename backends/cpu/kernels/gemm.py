@@ -1,13 +1,14 @@
 """Products of matrices of float32, and the packing of their right operand. Argument blocks: Product, Pack."""
 
-from mnnx.backends.cpu.kernels.blocks import Pack, Product
+from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_f32, load_i64, share, store_f32
 from mnnx.backends.cpu.kernels.packing import make_transpose
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.tile import make_tile
 from mnnx.backends.cpu.kernels.vectors import load_words
 
-_product, _pack, _FACTOR = load_words(len(Product._fields)), load_words(len(Pack._fields)), 8 * Pack._fields.index("factor")
+_product, _pack, _transpose = (load_words(len(block._fields)) for block in (Product, Pack, Transpose))
+_FACTOR = 8 * Pack._fields.index("factor")
 
 
 @inlined
@@ -122,3 +123,25 @@ def make_pack(vectors, lanes):
                         store_f32(target + (k * panel_columns + column) * 4, value)
 
     return pack
+
+
+@kernel_factory("gemm.transpose")
+def make_transposed(lanes):
+    """Chunks are ranges of `lanes` rows of the targets."""
+    transpose = make_transpose(lanes)
+
+    def transposed(args, part, parts):
+        source_start, target_start, batch, rows, columns = _transpose(args)
+        blocks = (columns + lanes - 1) // lanes
+        first, last = share(batch * blocks, part, parts, 1)
+        for task in range(first, last):
+            item, column = task // blocks, task % blocks * lanes
+            source, target = source_start + item * rows * columns * 4, target_start + item * rows * columns * 4
+            whole = rows // lanes * lanes if column + lanes <= columns else 0
+            for row in range(0, whole, lanes):
+                transpose(source + (row * columns + column) * 4, columns * 4, target + (column * rows + row) * 4, rows * 4)
+            for j in range(column, min(column + lanes, columns)):
+                for i in range(whole, rows):
+                    store_f32(target + (j * rows + i) * 4, load_f32(source + (i * columns + j) * 4))
+
+    return transposed

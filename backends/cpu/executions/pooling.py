@@ -1,0 +1,115 @@
+"""Poolings of float32 images: over windows, and over whole channels."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.convolution import band_of, slide_block, slot_bytes
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.blocks import Reduction
+from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.windows import Windows
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mnnx.schema.ops.windows import ConvGeometry
+
+_FLOAT32 = np.dtype("float32")
+
+
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype != _FLOAT32:
+        return "only float32 is native"
+    if len(outputs) > 1 and outputs[1] is not None:
+        return "indices are not native"
+    return Windows.reason_against(op.geometry(inputs[0].shape))
+
+
+def supports_whole(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    return None if inputs[0].dtype == _FLOAT32 else "only float32 is native"
+
+
+@creator(MaxPool, AveragePool, supports=supports)
+def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return PoolExecution(op, backend, inputs)
+
+
+@creator(GlobalAveragePool, GlobalMaxPool, supports=supports_whole)
+def create_whole(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return WholePoolExecution(op, backend)
+
+
+class PoolExecution(Execution):
+    """MaxPool and AveragePool: windows over each channel on its own."""
+
+    def __init__(self, op: Op, backend, inputs: Specs):
+        super().__init__(op, backend)
+        self.geometry = op.geometry(inputs[0].shape)
+        self.windows = Windows.of(self.geometry)
+        self.band = band_of(self.windows)
+        self.tiling = Tiling.of(backend.target)
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.backend.threads * slot_bytes(self.band, self.tiling)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, y = inputs[0], outputs[0]
+        channels = x.shape[0] * x.shape[1]
+        if not channels:
+            return
+        largest = isinstance(self.op, MaxPool)
+        factor, factors = (1.0, None) if largest else mean_factors(self.geometry, self.op.count_include_pad)
+        weights = np.array([factor], _FLOAT32)
+        block, keep = slide_block(
+            self.windows, self.band, self.backend, scratch, channels,
+            source=address_of(x),
+            fill=-math.inf if largest else 0.0,
+            weights=address_of(weights),
+            bias=0,
+            outputs=0,
+            multiplier=1,
+            target=address_of(y),
+            residual=0,
+            parameters=0,
+            factors=0 if factors is None else address_of(factors),
+        )  # fmt: skip
+        chunks = min(channels, self.backend.chunks(channels * self.windows.taps * self.windows.pixels / self.tiling.lanes))
+        pooling = kernel("pooling.slide", lanes=self.tiling.lanes, combine="max" if largest else "sum")
+        self.backend.commands.record(pooling, block, chunks, (keep, weights, factors))
+
+
+class WholePoolExecution(Execution):
+    """GlobalAveragePool and GlobalMaxPool."""
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, y = inputs[0], outputs[0]
+        rows, columns = math.prod(x.shape[:2]), math.prod(x.shape[2:])
+        if not rows:
+            return
+        largest, lanes = isinstance(self.op, GlobalMaxPool), Tiling.of(self.backend.target).lanes
+        block = Reduction(address_of(x), address_of(y), rows, columns, float32_bits(1.0 if largest else 1.0 / columns))
+        chunks = min(rows, self.backend.chunks(rows * columns / lanes))
+        self.backend.commands.record(kernel("pooling.whole", lanes=lanes, combine="max" if largest else "sum"), arguments(*block), chunks)
+
+
+def mean_factors(geometry: ConvGeometry, include_pad: bool) -> tuple[float, np.ndarray | None]:
+    """What a window's sum is multiplied by: one number for all windows, or an array with one per window (0 where nothing counts)."""
+    counts = []
+    for size, taps, stride, dilation, begin, end, output in zip(
+        geometry.input, geometry.kernel, geometry.strides, geometry.dilations, geometry.begin, geometry.end, geometry.output, strict=True
+    ):
+        position = np.arange(output)[:, None] * stride - begin + np.arange(taps) * dilation
+        low, high = (-begin, size + end) if include_pad else (0, size)
+        counts.append(((position >= low) & (position < high)).sum(1))
+    count = functools.reduce(np.multiply.outer, counts)
+    with np.errstate(divide="ignore"):
+        factors = np.where(count > 0, 1.0 / count, 0.0).astype(_FLOAT32)
+    if factors.min() == factors.max():
+        return float(factors.flat[0]), None
+    return 1.0, np.ascontiguousarray(factors)
