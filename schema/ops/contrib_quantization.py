@@ -1,0 +1,43 @@
+"""Quantization ops that ONNX Runtime adds to ONNX and that no composition of ours expresses."""
+
+import numpy as np
+
+from mnnx.schema.ops.base import Op, Spec, op, require
+from mnnx.schema.ops.rules import FLOATS, LIMIT
+
+
+@op("mnnx::DequantizeBits")
+class DequantizeBits(Op):
+    """(packed, scales, zero_points?) → (integers - zero point) * scale, [N, K] of the dtype of scales: the weights of MatMulNBits.
+
+    packed: uint8, N rows of ceil(K / block_size) blocks of block_size * bits / 8 bytes, low bits first. scales: one per block.
+    zero_points: one per block in the dtype of scales, or packed as uint8 rows of their own; else 2^(bits - 1).
+    """
+
+    bits: int
+    block_size: int
+    rows: int
+    columns: int
+
+    def check(self):
+        require(self.bits in (2, 4, 8), f"bits must be 2, 4 or 8; it is {self.bits}")
+        legal = 16 <= self.block_size < LIMIT and self.block_size & (self.block_size - 1) == 0
+        require(legal, f"block_size must be a power of two from 16 on; it is {self.block_size}")
+        require(0 < self.rows < LIMIT and 0 < self.columns < LIMIT, f"N and K must be positive; they are {self.rows} and {self.columns}")
+
+    @property
+    def blocks(self) -> int:
+        """The number of blocks in a row."""
+        return -(-self.columns // self.block_size)
+
+    def infer(self, packed: Spec, scales: Spec, zero_points: Spec | None = None) -> Spec:
+        size = self.rows * self.blocks * self.block_size * self.bits // 8
+        require(packed.dtype == np.uint8 and packed.size == size, f"the weights must be {size} bytes; they are {packed}")
+        count = self.rows * self.blocks
+        require(scales.dtype in FLOATS and scales.size == count, f"there must be {count} scales, one per block; they are {scales}")
+        if zero_points is not None:
+            packed_size = self.rows * -(-self.blocks * self.bits // 8)
+            legal = zero_points.size == (packed_size if zero_points.dtype == np.uint8 else count)
+            legal &= zero_points.dtype in (np.uint8, scales.dtype)
+            require(legal, f"there must be {count} zero points, one per block, or {packed_size} bytes of them; they are {zero_points}")
+        return Spec(scales.dtype, (self.rows, self.columns))
