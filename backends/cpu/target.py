@@ -58,7 +58,8 @@ class Target:
         return f"{self.arch}-{self.cpu}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def llvm_features(self) -> str:
-        return ",".join(f"+{name}" for name in sorted(self.features))
+        """For LLVM's target machine. Loops use the full vector width, as tiles do, also where LLVM would hold back for the clock's sake."""
+        return ",".join([*(f"+{name}" for name in sorted(self.features)), *(["-prefer-256-bit"] if "avx512f" in self.features else [])])
 
 
 _HWCAP, _HWCAP2 = 16, 26

@@ -46,7 +46,7 @@ class Team:
 
     def quiesce(self) -> None:
         """Returns when no worker looks at any program, so that its memory may go."""
-        if self._quiesce is not None and self._pid == os.getpid():
+        if self._finalizer is not None and self._finalizer.alive and self._pid == os.getpid():
             self._quiesce(self._address, 0, self.threads)
 
     def release(self) -> None:

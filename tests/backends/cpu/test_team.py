@@ -1,0 +1,155 @@
+"""The thread team: every chunk of every unit runs once per run, in order, whatever the threads do."""
+
+import os
+import random
+import threading
+
+import numpy as np
+import pytest
+
+from mnnx.backends.cpu.arguments import arguments
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.program import CpuCommandList
+from mnnx.backends.cpu.team import Team
+
+COUNT = kernel("selfcheck.count")
+CHECK = kernel("selfcheck.follow")
+
+
+def test_selfchecks_see_a_unit_that_runs_too_early():
+    x, y = np.zeros(100, np.float32), np.zeros(100, np.float32)
+    commands = CpuCommandList(Team(1))
+    commands.record(CHECK, arguments(x, y, x.size))
+    commands.record(COUNT, arguments(x, x.size))
+    commands.submit(0, 2)
+    assert not np.array_equal(x, y)
+
+
+class Chain:
+    """Units that each copy what the one before has counted, so that a unit which starts early, or a chunk which runs twice, shows."""
+
+    def __init__(self, team, units, size, chunks):
+        self.commands = CpuCommandList(team)
+        self.buffers = np.zeros((units, size), np.float32)
+        for unit in range(units):
+            if unit == 0:
+                self.commands.record(COUNT, arguments(self.buffers[0], size), chunks)
+            else:
+                self.commands.record(CHECK, arguments(self.buffers[unit - 1], self.buffers[unit], size), chunks)
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3, 7])
+@pytest.mark.parametrize(("units", "size", "chunks"), [(50, 16, 1), (50, 3000, 5), (5, 40000, 16)])
+def test_units_run_in_order(threads, units, size, chunks):
+    team = Team(threads)
+    chain = Chain(team, units, size, chunks)
+    for run in range(1, 60):
+        chain.commands.submit(0, units)
+        assert (chain.buffers == run).all()
+    team.release()
+
+
+def test_parts_of_a_program_and_host_functions():
+    team, seen = Team(2), []
+    x = np.zeros(1000, np.float32)
+    commands = CpuCommandList(team)
+    commands.record(COUNT, arguments(x, x.size), 4)
+    commands.record_host(lambda: seen.append(x.copy()))
+    commands.record(COUNT, arguments(x, x.size), 4)
+    rng, total = random.Random(3), 0
+    for _ in range(200):
+        first = rng.randrange(4)
+        last = rng.randrange(first, 4)
+        before = len(seen)
+        commands.submit(first, last)
+        assert len(seen) - before == (first <= 1 < last)
+        if len(seen) > before:
+            assert (seen[-1] == total + (first == 0)).all()
+        total += (first == 0 < last) + (first <= 2 < last)
+        assert (x == total).all()
+    team.release()
+
+
+def test_recording_goes_on_after_runs():
+    team = Team(3)
+    x = np.zeros(500, np.float32)
+    commands = CpuCommandList(team)
+    total = 0
+    for count in range(1, 30):
+        commands.record(COUNT, arguments(x, x.size), 3)
+        commands.submit(0, count)
+        total += count
+        assert (x == total).all()
+    team.release()
+
+
+def test_many_programs_on_one_team():
+    team = Team(2)
+    for run in range(60):
+        chain = Chain(team, 1 + run % 7, 300, 3)
+        chain.commands.submit(0, len(chain.commands))
+        chain.commands.submit(0, len(chain.commands))
+        assert (chain.buffers == 2).all()
+    team.release()
+
+
+def test_teams_run_in_parallel():
+    failures = []
+
+    def work():
+        team = Team(2)
+        chain = Chain(team, 20, 2000, 4)
+        for run in range(1, 100):
+            chain.commands.submit(0, 20)
+            if not (chain.buffers == run).all():
+                failures.append(run)
+        team.release()
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+
+
+def test_workers_end_with_their_team():
+    before = threading.active_count()
+    team = Team(4)
+    chain = Chain(team, 2, 2000, 8)
+    chain.commands.submit(0, 2)
+    assert threading.active_count() == before + 3
+    del chain, team
+    assert threading.active_count() == before
+
+
+def test_a_released_team_can_be_released_again():
+    team = Team(2)
+    team.release()
+    chain = Chain(team, 2, 2000, 8)
+    chain.commands.submit(0, 2)
+    team.release()
+    team.release()
+    chain.commands.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_goes_on_with_workers_of_its_own():
+    team = Team(2)
+    chain = Chain(team, 20, 2000, 4)
+    chain.commands.submit(0, 20)
+    child = os.fork()
+    if child == 0:
+        for _ in range(10):
+            chain.commands.submit(0, 20)
+        team.release()
+        os._exit(0 if (chain.buffers == 11).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    chain.commands.submit(0, 20)
+    assert (chain.buffers == 2).all()
+    team.release()
+
+
+def test_a_unit_without_chunks_is_refused():
+    with pytest.raises(ValueError, match="chunks"):
+        CpuCommandList(Team(1)).record(COUNT, arguments(0, 0), 0)
