@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,11 +116,11 @@ class ImageProcess:
         """
         config = self.config
         source = open_source(image, config.source_format, width, height, stride)
-        array, finish = _destination(dest, source.pixels.shape[:2], CHANNELS[config.dest_format], config.layout, np.dtype(dtype))
-        view = _planes(array, config.dest_format, config.layout)
+        array = _destination(dest, source.pixels.shape[:2], config, np.dtype(dtype))
+        view = _planes(array, _is_planar(array.shape, array.dtype, config))
         if view.size:
             process(self._task(source, view), config.num_threads)
-        return finish()
+        return dest if hasattr(dest, "host_array") else array
 
     def _task(self, source: ImageSource, view: np.ndarray) -> ImageTask:
         config = self.config
@@ -178,49 +178,47 @@ def _pixel_map(matrix: Any, source: tuple[int, ...], dest: tuple[int, ...]) -> n
     return np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1]])
 
 
-def _destination(dest: Any, source: tuple[int, ...], channels: int, layout: str, dtype: np.dtype) -> tuple[np.ndarray, Callable[[], Any]]:
-    """The array to write into, and what gives back the result once it is full."""
+def _destination(dest: Any, source: tuple[int, ...], config: ImageProcessConfig, dtype: np.dtype) -> np.ndarray:
+    """The array to write into."""
     if isinstance(dest, np.ndarray):
         if not dest.flags.writeable:
             raise InputError("the destination array is read-only")
-        return dest, lambda: dest
+        return dest
     if dest is None or isinstance(dest, tuple | list):
         shape = tuple(int(size) for size in (source if dest is None else dest))
         if any(size < 0 for size in shape):
             raise InputError(f"the destination shape {shape} has a negative size")
         if len(shape) == 2:
-            shape = (1, *shape, channels) if layout == "NHWC" else (1, channels, *shape)
-        array = np.empty(shape, dtype)
-        return array, lambda: array
-    if not hasattr(dest, "copy_from_host"):
+            channels = CHANNELS[config.dest_format]
+            shape = (1, *shape, channels) if config.layout == "NHWC" else (1, channels, *shape)
+        _is_planar(shape, dtype, config)
+        return np.empty(shape, dtype)
+    if not hasattr(dest, "host_array"):
         raise InputError(f"a destination is a tensor, an array, a shape or None; got {type(dest).__name__}")
     if any(size < 0 for size in dest.shape):
         raise InputError(f"the tensor's shape {tuple(dest.shape)} is still open: resize the session first")
-    array = np.empty(dest.shape, dest.dtype)
-
-    def finish() -> Any:
-        dest.copy_from_host(array)
-        return dest
-
-    return array, finish
+    _is_planar(tuple(dest.shape), dest.dtype, config)
+    return dest.host_array()
 
 
-def _planes(array: np.ndarray, format: str, layout: str) -> np.ndarray:
+def _is_planar(shape: tuple[int, ...], dtype: np.dtype, config: ImageProcessConfig) -> bool:
+    """Whether a destination's channels come before its rows. Raises InputError where it is no destination for this config."""
+    if dtype not in (np.float32, np.uint8):
+        raise InputError(f"a destination has dtype float32 or uint8; got {dtype}")
+    channels = CHANNELS[config.dest_format]
+    if len(shape) == 2 and channels == 1:
+        return True
+    if len(shape) == 3 or (len(shape) == 4 and shape[0] == 1):
+        if config.layout != "NHWC" and shape[-3] == channels:
+            return True
+        if config.layout != "NCHW" and shape[-1] == channels:
+            return False
+    shapes = {"NCHW": f"(1, {channels}, H, W)", "NHWC": f"(1, H, W, {channels})"}
+    wanted = shapes.get(config.layout) or " or ".join(shapes.values())
+    raise InputError(f"dest_format {config.dest_format} has {channels} channels, so that the destination is {wanted}; got {shape}")
+
+
+def _planes(array: np.ndarray, planar: bool) -> np.ndarray:
     """The view (channels, height, width) of a destination."""
-    channels, shape = CHANNELS[format], array.shape
-    if array.dtype.name not in ("float32", "uint8") or not array.dtype.isnative:
-        raise InputError(f"a destination has dtype float32 or uint8; got {array.dtype}")
-    if array.ndim == 4 and shape[0] == 1:
-        array = array[0]
-    elif array.ndim == 2 and channels == 1:
-        array = array[None]
-    if array.ndim != 3:
-        raise InputError(f"a destination of format {format} is (1, {channels}, H, W) or (1, H, W, {channels}); got {shape}")
-    if layout != "NHWC" and array.shape[0] == channels:
-        return array
-    if layout != "NCHW" and array.shape[2] == channels:
-        return array.transpose(2, 0, 1)
-    wanted = {"NCHW": f"(1, {channels}, H, W)", "NHWC": f"(1, H, W, {channels})"}.get(
-        layout, f"(1, {channels}, H, W) or (1, H, W, {channels})"
-    )
-    raise InputError(f"dest_format {format} has {channels} channels, so that the destination is {wanted}; got {shape}")
+    array = array[None] if array.ndim == 2 else array[0] if array.ndim == 4 else array
+    return array if planar else array.transpose(2, 0, 1)

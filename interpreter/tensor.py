@@ -99,6 +99,21 @@ class Tensor:
         if isinstance(checked, np.ndarray):
             self._shape = checked.shape
 
+    def host_array(self) -> np.ndarray:
+        """An input's own memory, of its present shape, for whoever fills it in place: it counts as filled from here on.
+
+        Raises SessionStateError for an output, InputError where dims are still open.
+        """
+        if not self.is_input:
+            raise SessionStateError(f"{self.name!r} is an output; only inputs can be filled")
+        if self.kind != "tensor" or self.dtype is None or -1 in self.shape:
+            raise InputError(
+                f"input {self.name!r} of {dtypes.name(self.dtype)} {list(self.shape)} has no memory yet: resize the session first"
+            )
+        if not self._filled:
+            self._data, self._filled, self._shape = np.empty(self.shape, self.dtype), True, self.shape
+        return self._data
+
     def copy_to_host(self) -> Any:
         """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""
         value = self.data()

@@ -247,8 +247,9 @@ class OpenTensor:
     def __init__(self, shape, dtype=np.float32):
         self.shape, self.dtype, self.value = shape, np.dtype(dtype), None
 
-    def copy_from_host(self, array):
-        self.value = array
+    def host_array(self):
+        self.value = np.empty(self.shape, self.dtype)
+        return self.value
 
 
 def test_writes_into_a_tensor_and_returns_it():

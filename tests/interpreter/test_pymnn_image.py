@@ -22,8 +22,9 @@ class HostTensor:
     def getDimensionType(self):  # noqa: N802
         return self._type
 
-    def copy_from_host(self, array):
-        self.value = array
+    def host_array(self):
+        self.value = np.empty(self.shape, self.dtype)
+        return self.value
 
 
 def bgr_to_rgb(**more):
