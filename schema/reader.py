@@ -10,6 +10,7 @@ import math
 import mmap
 import os
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
@@ -238,9 +239,10 @@ class _Reader:
                 raise Damage(f"graph {graph.name!r} is used by no op")
         main = self._graphs[0]
         for what, places in (("inputs", main.inputs), ("outputs", main.outputs)):
-            names = [main.values[place].name for place in places]
-            if len(set(names)) < len(names) or "" in names:
-                raise Damage(f"the {what} of the model must have names, each its own; they are {', '.join(map(repr, names))}")
+            names = Counter(main.values[place].name for place in places)
+            for name, count in names.items():
+                if count > 1 or not name:
+                    raise Damage(f"the {what} of the model must have names, each its own; {count} have the name {name!r}")
         return self._graphs
 
     def _graph(self, index: int, name: str, value_rows: list, inputs: tuple, outputs: tuple, node_rows: list) -> Graph:

@@ -1,7 +1,5 @@
 """Attributes of every annotation go into a file and come back; what an op doesn't allow is refused with its name."""
 
-from __future__ import annotations
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -30,11 +28,6 @@ class Everything(Op):
     lists: tuple[tuple[int, ...], ...] = ()
     array: np.ndarray | None = None
     body: Subgraph | None = None
-
-
-Everything.__annotations__ = {
-    key: eval(annotation) if isinstance(annotation, str) else annotation for key, annotation in Everything.__annotations__.items()
-}
 
 
 @pytest.fixture(autouse=True)

@@ -16,8 +16,8 @@ from mnnx.schema.emit import emit
 from mnnx.schema.model import Graph, Model, Node, Value
 from mnnx.schema.reader import read_model, read_model_bytes, structure_size
 from mnnx.schema.walk import Walk
-from mnnx.schema.writer import encode, serialize
-from tests.mutation import mutant
+from mnnx.schema.writer import encode, serialize, write_model
+from tests import mutation
 from tests.schema.models import FLOAT, OPS, chain, random_model, small
 
 SMALL = serialize(small())
@@ -63,7 +63,7 @@ def test_flipped_bits_and_worse_never_surprise(block):
     data = SMALL if block < 4 else serialize(random_model(block))
     structure = structure_size(data)
     start = time.monotonic()
-    taken = sum(survives(mutant(data, structure, block, index)) for index in range(1000))
+    taken = sum(survives(mutation.mutant(data, structure, block, index)) for index in range(1000))
     assert 0 < taken < 1000
     assert time.monotonic() - start < 60
 
@@ -146,7 +146,7 @@ WEIGHT = ("constants", 0)
         (put(*MAIN, "inputs", (0, 1, 1, 8)), "its input 'x' is a constant, or an input already"),
         (put(*MAIN, "inputs", (0, 1, 2, 8)), "its input 'weight' is a constant, or an input already"),
         (put(*MAIN, "outputs", (5, -1)), "its output is value -1 of 10"),
-        (put(*MAIN, "outputs", (5, 5)), "the outputs of the model must have names, each its own; they are 'y', 'y'"),
+        (put(*MAIN, "outputs", (5, 5)), "the outputs of the model must have names, each its own; 2 have the name 'y'"),
         (put(*MAIN, "inputs", (0, 1)), r"node 'rename' \(Identity\): its input 'list' is not made before it"),
         (put(*MAIN, "nodes", 1, "inputs", (0, 5)), r"node 'choose' \(If\): its input 'y' is not made before it"),
         (put(*MAIN, "nodes", 0, "inputs", (1, 10)), r"node 'multiply' \(MatMul\): an input is value 10 of 10"),
@@ -291,3 +291,11 @@ def test_the_verifier_reads_what_flatc_writes(tmp_path):
     graph = read_model(tmp_path / "model.mnnx").graphs[0]
     assert graph.nodes[0].op.alpha == 0.5
     assert graph.values[0].shape == ("N", 4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(4))
+def test_many_more_mutants(seed, tmp_path):
+    write_model(random_model(100 + seed) if seed else small(), tmp_path / "m.mnnx")
+    report = mutation.run(tmp_path / "m.mnnx", "mnnx.schema.reader:read_model_bytes", seed, 10_000)
+    assert not report.failures, report
