@@ -26,7 +26,7 @@ _FUNCTIONS: dict[str, Callable[[np.ndarray, float, float], np.ndarray]] = {
 Step = Callable[[np.ndarray, tuple[np.ndarray, ...]], tuple[np.ndarray, ...]]
 
 
-def _functions(op: Recurrent, direction: int) -> list[Callable[[np.ndarray], np.ndarray]]:
+def activation_functions(op: Recurrent, direction: int) -> list[Callable[[np.ndarray], np.ndarray]]:
     """The activations of a direction, the inputs of the gates' ones clipped: all but LSTM's last, which reads the cell state."""
 
     def bound(activation: Activation, clip: float | None) -> Callable[[np.ndarray], np.ndarray]:
@@ -36,7 +36,7 @@ def _functions(op: Recurrent, direction: int) -> list[Callable[[np.ndarray], np.
     return [bound(activation, op.clip if index < 2 else None) for index, activation in enumerate(op.functions[direction])]
 
 
-def _run(
+def run_recurrent(
     op: Recurrent,
     x: np.ndarray,
     w: np.ndarray,
@@ -102,11 +102,11 @@ def rnn(
     of_w, of_r = _halves(op, b, r)
 
     def make_step(direction: int) -> Step:
-        (f,) = _functions(op, direction)
+        (f,) = activation_functions(op, direction)
         recurrence = widened(r[direction]).T
         return lambda inputs, states: (f(inputs + states[0] @ recurrence),)
 
-    return _run(op, x, w, list(of_w + of_r), sequence_lens, (initial_h,), make_step)
+    return run_recurrent(op, x, w, list(of_w + of_r), sequence_lens, (initial_h,), make_step)
 
 
 @numpy_execution(GRU)
@@ -123,7 +123,7 @@ def gru(
     hidden = r.shape[2]
 
     def make_step(direction: int) -> Step:
-        f, g = _functions(op, direction)
+        f, g = activation_functions(op, direction)
         recurrence, bias = widened(r[direction]).T, of_r[direction]
 
         def step(inputs: np.ndarray, states: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
@@ -138,7 +138,7 @@ def gru(
 
         return step
 
-    return _run(op, x, w, list(of_w), sequence_lens, (initial_h,), make_step)
+    return run_recurrent(op, x, w, list(of_w), sequence_lens, (initial_h,), make_step)
 
 
 @numpy_execution(LSTM)
@@ -157,7 +157,7 @@ def lstm(
     hidden = r.shape[2]
 
     def make_step(direction: int) -> Step:
-        f, g, output = _functions(op, direction)
+        f, g, output = activation_functions(op, direction)
         recurrence = widened(r[direction]).T
         peep_i, peep_o, peep_f = (0, 0, 0) if p is None else widened(p[direction]).reshape(3, hidden)
 
@@ -171,4 +171,4 @@ def lstm(
 
         return step
 
-    return _run(op, x, w, list(of_w + of_r), sequence_lens, (initial_h, initial_c), make_step)
+    return run_recurrent(op, x, w, list(of_w + of_r), sequence_lens, (initial_h, initial_c), make_step)
