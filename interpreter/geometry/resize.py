@@ -11,6 +11,8 @@ from mnnx.schema.ops.resize import Resize
 def resize(op, inputs, outputs):
     if op.mode != "nearest":
         return None
+    if outputs[0].size == 0:
+        return []
     x, roi, scales, sizes = (*inputs, None, None, None)[:4]
     shape, strides, offset = [], [], 0
     for scaling, stride in zip(op.scalings(x, roi, scales, sizes), strides_of(x.shape), strict=True):

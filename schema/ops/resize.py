@@ -114,6 +114,8 @@ class Resize(Op):
 
     def taps(self, scaling: Scaling) -> Taps | None:
         """Where a dim's output positions look; None for a dim that stays as it is."""
+        if scaling.size == 0:
+            return Taps(np.zeros((0, 1), np.int64), None, None)
         cropped = self.coordinate_transformation_mode == "tf_crop_and_resize" and (scaling.start, scaling.end) != (0.0, 1.0)
         if scaling.size == scaling.dim and math.isclose(scaling.scale, 1.0) and not cropped:
             return None

@@ -55,6 +55,7 @@ def _mean_of_samples(image, rows, columns, shape):
 
 
 def _bin_weights(samples, bins, size, dtype):
+    require(bins * size < 1 << 28, f"{bins} bins over {size} pixels are too many")
     low, high, lower, upper = samples
     count = len(low) // bins
     weights = np.zeros((bins, size), dtype)

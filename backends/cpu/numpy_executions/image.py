@@ -80,6 +80,8 @@ def _reflect(x, low, high):
 def affine_grid(op, theta, size):
     dims = [int(d) for d in size[2:]]
     dtype = widened(theta)
+    if theta.size == 0 or 0 in dims:
+        return np.zeros((len(theta), *dims, len(dims)), theta.dtype)
     axes = []
     for dim in dims:
         steps = np.arange(dim, dtype=dtype)

@@ -32,6 +32,8 @@ def _element_index(axis, data, indices):
 
 @numpy_execution(ops.GatherElements)
 def gather_elements(op, data, indices):
+    if indices.size == 0:
+        return np.zeros(indices.shape, data.dtype)
     return data[_element_index(op.axis, data, indices)]
 
 
@@ -45,6 +47,8 @@ def _tuple_index(data, indices, batch_dims=0):
 
 @numpy_execution(ops.GatherND)
 def gather_nd(op, data, indices):
+    if 0 in indices.shape[:-1]:
+        return np.zeros(indices.shape[:-1] + data.shape[op.batch_dims + indices.shape[-1] :], data.dtype)
     index = _tuple_index(data, indices, op.batch_dims)
     if indices.shape[-1]:
         return np.asarray(data[index])
@@ -65,16 +69,22 @@ def _scatter(op, data, index, updates):
 
 @numpy_execution(ops.ScatterElements)
 def scatter_elements(op, data, indices, updates):
+    if indices.size == 0:
+        return data
     return _scatter(op, data, _element_index(op.axis, data, indices), updates)
 
 
 @numpy_execution(ops.ScatterND)
 def scatter_nd(op, data, indices, updates):
+    if updates.size == 0:
+        return data
     return _scatter(op, data, _tuple_index(data, indices), updates)
 
 
 @numpy_execution(ops.TensorScatter)
 def tensor_scatter(op, past_cache, update, write_indices=None):
+    if update.size == 0:
+        return past_cache
     cache, update = (np.moveaxis(a, op.axis, 1) for a in (past_cache, update))
     batch, size = cache.shape[:2]
     length = update.shape[1]
@@ -92,9 +102,11 @@ def tensor_scatter(op, past_cache, update, write_indices=None):
 @numpy_execution(ops.OneHot)
 def one_hot(op, indices, depth, values):
     depth = int(depth.item())
+    axis = op.axis % (indices.ndim + 1)
+    if indices.size == 0:
+        return np.zeros((*indices.shape[:axis], depth, *indices.shape[axis:]), values.dtype)
     indices = indices.astype(np.int64)
     indices = np.where(indices < 0, indices + depth, indices)
-    axis = op.axis % (indices.ndim + 1)
     classes = np.arange(depth).reshape((depth,) + (1,) * (indices.ndim - axis))
     return values[(np.expand_dims(indices, axis) == classes).astype(np.intp)]
 

@@ -12,7 +12,9 @@ from mnnx.schema.ops.resize import Resize
 @numpy_execution(Resize)
 def resize(op, x, roi=None, scales=None, sizes=None):
     scalings = op.scalings(*(None if a is None else Spec.of(a) for a in (x, roi, scales, sizes)))
-    dtype = x.dtype
+    dtype, shape = x.dtype, tuple(s.size for s in scalings)
+    if 0 in shape:
+        return np.zeros(shape, dtype)
     if op.mode != "nearest":
         wide = dtype.kind in "iu" or dtype.itemsize > 4
         x = x.astype(np.result_type(np.float64 if wide else np.float32, dtype if dtype.kind == "c" else np.float32))

@@ -31,12 +31,15 @@ def pad(op, data, pads, constant_value=None, axes=None):
     kept = tuple(slice(max(0, -before), dim - max(0, -after)) for dim, (before, after) in zip(data.shape, amounts, strict=True))
     data = data[kept]
     amounts = [(max(0, before), max(0, after)) for before, after in amounts]
+    shape = tuple(b + d + a for d, (b, a) in zip(data.shape, amounts, strict=True))
+    if 0 in shape:
+        return np.zeros(shape, data.dtype)
     if op.mode != "constant":
         for axis, (before, after) in enumerate(amounts):
             if before or after:
                 data = np.take(data, _sources(op.mode, data.shape[axis], before, after), axis)
         return data
-    result = filled([b + d + a for d, (b, a) in zip(data.shape, amounts, strict=True)], data.dtype)
+    result = filled(shape, data.dtype)
     if constant_value is not None and constant_value.size:
         result[...] = constant_value.reshape(())
     result[tuple(slice(b, b + d) for d, (b, _) in zip(data.shape, amounts, strict=True))] = data
@@ -57,6 +60,8 @@ def _sources(mode, dim, before, after):
 
 @numpy_execution(ops.Trilu)
 def trilu(op, data, k=None):
+    if data.size == 0:
+        return data
     rows, columns = data.shape[-2:]
     # Beyond the matrix a diagonal changes nothing more; clamping it keeps the arithmetic within 64 bits.
     diagonal = 0 if k is None else min(max(int(k.item()), -rows - 1), columns + 1)
@@ -75,6 +80,8 @@ def center_crop_pad(op, data, shape):
 
 @numpy_execution(ops.ReverseSequence)
 def reverse_sequence(op, data, sequence_lens):
+    if data.size == 0:
+        return data
     moved = np.moveaxis(data, (op.batch_axis, op.time_axis), (0, 1))
     length = moved.shape[1]
     require(
