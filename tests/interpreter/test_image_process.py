@@ -6,9 +6,11 @@ import itertools
 import threading
 
 import numpy as np
+import onnx.parser
 import pytest
 from PIL import Image
 
+import mnnx
 from mnnx.errors import InputError
 from mnnx.interpreter.cv_matrix import CVMatrix
 from mnnx.interpreter.image_process import FILTERS, WRAPS, ImageProcess, ImageProcessConfig
@@ -257,6 +259,36 @@ def test_writes_into_a_tensor_and_returns_it():
     tensor = OpenTensor((1, 3, 5, 6))
     assert ImageProcess(ImageProcessConfig("RGB", "RGB")).convert(image, tensor) is tensor
     np.testing.assert_array_equal(tensor.value[0], image.transpose(2, 0, 1))
+
+
+@pytest.fixture(scope="module")
+def doubling(tmp_path_factory):
+    """An interpreter of y = x + x for pictures of any size."""
+    path = tmp_path_factory.mktemp("model") / "doubling.mnnx"
+    text = """<ir_version: 10, opset_import: ["": 21]> doubling (float[1, 3, h, w] x) => (float[1, 3, h, w] y) { y = Add(x, x) }"""
+    mnnx.convert(onnx.parser.parse_model(text), path)
+    return mnnx.Interpreter.from_file(path)
+
+
+def test_fills_the_input_of_a_session(doubling):
+    image, _, _, _ = random_image("RGB", 6, 5)
+    session = doubling.create_session()
+    session.resize({"x": (1, 3, 5, 6)})
+    process = ImageProcess(ImageProcessConfig("RGB", "RGB"))
+    for picture in (image, image[::-1]):
+        assert process.convert(picture, session.inputs["x"]) is session.inputs["x"]
+        np.testing.assert_array_equal(session.run()["y"][0], 2.0 * picture.transpose(2, 0, 1))
+
+
+def test_an_input_that_does_not_fit_stays_unfilled(doubling):
+    session = doubling.create_session()
+    process = ImageProcess(ImageProcessConfig("GRAY", "GRAY"))
+    with pytest.raises(InputError, match="resize the session first"):
+        process.convert(np.zeros((5, 6), np.uint8), session.inputs["x"])
+    session.resize({"x": (1, 3, 5, 6)})
+    with pytest.raises(InputError, match="has 1 channels"):
+        process.convert(np.zeros((5, 6), np.uint8), session.inputs["x"])
+    assert not session.inputs["x"].filled
 
 
 def test_threads_give_what_one_thread_gives():
