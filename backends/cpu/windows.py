@@ -50,6 +50,12 @@ class Windows:
         padded = any(b > 0 or (o - 1) * s - b + (k - 1) * d >= n for n, k, s, d, b, o in dims)
         return cls(*zip(*dims, strict=True), padded)
 
+    @classmethod
+    def pointwise_over(cls, input: Three) -> Windows:
+        """Windows of one pixel each."""
+        ones = (1, 1, 1)
+        return cls(input, ones, ones, ones, (0, 0, 0), input, False)
+
     @property
     def pixels(self) -> int:
         return math.prod(self.output)

@@ -1,4 +1,4 @@
-"""Convolutions of float32 with constant weights: as products of matrices, or channel by channel (depthwise)."""
+"""Convolutions of float32 with constant weights: as products of matrices, or channel by channel (depthwise); and transposed ones."""
 
 from __future__ import annotations
 
@@ -7,32 +7,43 @@ import math
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
+from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, SLIDE_ROWS, Convolution, Slide, Spread, epilogue
+from mnnx.backends.cpu.kernels.blocks import Gather, epilogue
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.convolution import Conv
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
 
 _FLOAT32 = np.dtype("float32")
-#: Packed pixels that meet all weights while they are in cache; what is left of an L2 cache of 512 KiB beside the weights passing by.
-_BLOCK_BYTES = 256 * 1024
-#: Fewer rows of weights than this read pixels in place rather than to pack them first.
-_ROWS_WORTH_PACKING = 40
-#: The spread rows that windows slide over at a time, in bytes.
-_BAND_BYTES = 16 * 1024
+#: What a transposed convolution may keep of terms (floats) in working memory.
+_MOST_TERMS = 1 << 28
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    x, w, bias = (*inputs, None)[:3]
+    return _reason_against_operands(*inputs) or Windows.reason_against(op.geometry(inputs[0].shape, inputs[1].shape))
+
+
+def supports_transposed(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    if reason := _reason_against_operands(*inputs):
+        return reason
+    x, w = inputs[:2]
+    if Windows.of(op.geometry(x.shape, w.shape)) is None:
+        return "it has more than 3 spatial dims"
+    terms = x.size // max(1, x.shape[1]) * w.size // w.shape[0] * op.group
+    return "its kernel is far larger than the image" if terms > _MOST_TERMS else None
+
+
+def _reason_against_operands(x: Spec, w: Spec, bias: Spec | None = None, residual: Spec | None = None) -> str | None:
     if x.dtype != _FLOAT32:
         return "only float32 is native"
     if w.value is None or (bias is not None and bias.value is None):
         return "its weights and bias must be constant"
-    return Windows.reason_against(op.geometry(x.shape, w.shape))
+    return None
 
 
 @creator(Conv, supports=supports)
@@ -41,12 +52,18 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
 
 
+@creator(ConvTranspose, supports=supports_transposed)
+def create_transposed(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return TransposedExecution(op, backend, inputs, outputs)
+
+
 class _Base(Execution):
-    """What the ways to convolve have in common: x [N, C, …], w [M, C / group, …], the windows, the epilogue."""
+    """What all have in common: x [N, C, …], the weights' shape, the windows, the epilogue."""
 
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend)
         self.x, self.w = inputs[0].shape, inputs[1].shape
+        self.channels = outputs[0].shape[1]
         self.windows = Windows.of(op.geometry(self.x, self.w))
         self.tiling = Tiling.of(backend.target)
         self.empty = outputs[0].size == 0
@@ -56,7 +73,7 @@ class _Base(Execution):
 
     def bias(self, tensor: DeviceTensor | None, rows: int) -> np.ndarray:
         """[groups, rows]: the bias of each group's channels, zeros after them and where there is none."""
-        groups, channels = self.op.group, self.w[0] // self.op.group
+        groups, channels = self.op.group, self.channels // self.op.group
 
         def pad(bias: np.ndarray) -> np.ndarray:
             padded = np.zeros((groups, rows), _FLOAT32)
@@ -67,105 +84,32 @@ class _Base(Execution):
             return np.zeros((groups, rows), _FLOAT32)
         return self.backend.packed(("bias rows", groups, rows), tensor.constant, pad)
 
-    def record(self, name: str, block: np.ndarray, chunks: int, keep=None, **parameters) -> None:
-        self.backend.commands.record(kernel(name, **parameters), block, chunks, keep)
-
 
 class ConvolutionExecution(_Base):
     """A product of matrices, the pixels packed on the fly."""
 
-    in_place = (3,)
-
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend, inputs, outputs)
-        windows, tiling = self.windows, self.tiling
-        self.rows, self.depth = self.w[0] // op.group, self.w[1] * windows.taps
-        self.items = self.x[0] * op.group
-        self.tiles, panels = -(-self.rows // tiling.rows), -(-windows.pixels // tiling.columns)
-        self.panel_bytes = 4 * tiling.columns * self.depth
-        self.direct = not windows.spread_needed
-        self.reads_in_place = windows.pointwise and self.rows < _ROWS_WORTH_PACKING
-        threads, wanted = backend.threads, 4 * backend.threads
-        self.block = max(1, min(panels, _BLOCK_BYTES // self.panel_bytes))
-        if threads > 1:  # enough blocks for all threads, if there are as many panels
-            self.block = max(1, min(self.block, self.items * panels // wanted))
-        tasks = self.items * -(-panels // self.block)
-        self.packs_first = threads > 1 and tasks < wanted and not self.reads_in_place
-        self.row_chunks = min(self.tiles, -(-wanted // max(1, tasks))) if self.packs_first or self.reads_in_place else 1
-        self.tasks = tasks * self.row_chunks
-        self.item_bytes = panels * self.panel_bytes
-        self.slot_bytes = self.block * self.panel_bytes
-        self.spread_bytes = 0 if self.direct else _round_up(4 * (self.x[0] * self.x[1] * windows.spread_size + tiling.lanes))
+        self.in_place = (3,) if len(inputs) > 3 and inputs[3] is not None else ()
+        self.product = PixelProduct(backend, self.windows, self.x[0], op.group, self.w[1], self.w[0] // op.group)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return (
-            0
-            if self.empty
-            else self.spread_bytes + (self.items * self.item_bytes if self.packs_first else self.backend.threads * self.slot_bytes)
-        )
+        return 0 if self.empty else self.product.scratch_bytes
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if self.empty:
             return
         x, w, bias, residual = (*inputs, None, None)[:4]
-        windows, tiling, op, threads = self.windows, self.tiling, self.op, self.backend.threads
-        scratch_start = address_of(scratch)
-        source, channel_size, (_, source_rows, source_columns) = address_of(x), math.prod(windows.input), windows.input
-        if not self.direct:
-            source, channel_size, (_, source_rows, source_columns) = scratch_start, windows.spread_size, windows.spread
-            block = spread_block(windows, address_of(x), source, self.x[0] * self.x[1], 0.0)
-            chunks = self.backend.chunks(self.x[0] * self.x[1] * windows.spread_size / tiling.lanes)
-            self.record("spread.images", block, chunks, lanes=tiling.lanes)
-        weights = self.backend.packed(
-            ("convolution rows", op.group, tiling.rows), w.constant, lambda a: tiling.pack_rows(a.reshape(op.group, self.rows, self.depth))
+        weights = self.backend.packed(("convolution", self.op.group, self.tiling.rows), w.constant, self.product.pack_weights)
+        self.product.record(
+            address_of(x),
+            weights,
+            self.bias(bias, self.product.bias_rows),
+            address_of(outputs[0]),
+            0 if residual is None else address_of(residual),
+            (self.kind, self.parameters),
+            address_of(scratch),
         )
-        offsets = (4 * (np.arange(self.w[1])[:, None] * channel_size + windows.tap_offsets())).astype(np.int64).ravel()
-        bias_rows = self.bias(bias, self.tiles * tiling.rows)
-        flags = np.zeros(threads, np.int64)
-        height, width = (1, windows.pixels) if windows.pointwise else windows.output[1:]
-        values = Convolution(
-            source=source,
-            image_bytes=4 * self.x[1] * channel_size,
-            group_bytes=4 * self.w[1] * channel_size,
-            offsets=address_of(offsets),
-            width=width,
-            height=height,
-            row_stride=4 * source_columns,
-            plane_stride=4 * source_rows * source_columns,
-            slack=not self.direct,
-            weights=address_of(weights),
-            weight_bytes=weights[0].nbytes,
-            bias=address_of(bias_rows),
-            target=address_of(outputs[0]),
-            residual=0 if residual is None else address_of(residual),
-            parameters=address_of(self.parameters),
-            images=self.x[0],
-            groups=op.group,
-            rows=self.rows,
-            depth=self.depth,
-            pixels=windows.pixels,
-            block_panels=self.block,
-            row_chunks=1,
-            packed=scratch_start + self.spread_bytes,
-            packed_bytes=self.item_bytes if self.packs_first else 0,
-            flags=address_of(flags),
-            slots=threads,
-            slot_bytes=self.slot_bytes,
-            to_do=PACK | MULTIPLY,
-            in_place=4 * channel_size if self.reads_in_place else 0,
-        )
-        keep = (weights, bias_rows, offsets, flags, self.parameters)
-        if self.packs_first:
-            pack = values._replace(to_do=PACK, block_panels=1)
-            panels = self.item_bytes // self.panel_bytes
-            self._record(pack, self.backend.chunks(self.items * self.item_bytes / tiling.lanes), keep, self.items * panels)
-            values = values._replace(to_do=MULTIPLY)
-        values = values._replace(row_chunks=self.row_chunks)
-        work = self.items * self.tiles * tiling.rows * self.depth * windows.pixels / tiling.lanes
-        self._record(values, self.backend.chunks(work), keep, self.tasks)
-
-    def _record(self, values: Convolution, chunks: int, keep, tasks: int) -> None:
-        self.record("convolution.product", arguments(*values), min(chunks, tasks), keep, kind=self.kind, **self.tiling.parameters)
 
 
 class DepthwiseExecution(_Base):
@@ -182,8 +126,7 @@ class DepthwiseExecution(_Base):
         if self.empty:
             return
         x, w, bias, residual = (*inputs, None, None)[:4]
-        channels = self.x[0] * self.x[1]
-        multiplier = self.w[0] // self.op.group
+        channels, multiplier = self.x[0] * self.x[1], self.w[0] // self.op.group
         bias_rows = self.bias(bias, multiplier)
         block, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
@@ -197,67 +140,55 @@ class DepthwiseExecution(_Base):
             residual=0 if residual is None else address_of(residual),
             parameters=address_of(self.parameters),
         )  # fmt: skip
-        work = channels * (self.windows.spread_size + multiplier * self.windows.taps * self.windows.pixels) / self.tiling.lanes
-        chunks = min(channels, self.backend.chunks(work))
-        self.record(
-            "convolution.depthwise",
-            block,
-            chunks,
-            (keep, bias_rows, self.parameters),
-            lanes=self.tiling.lanes,
-            fma=self.tiling.fma,
-            kind=self.kind,
+        lanes, fma = self.tiling.lanes, self.tiling.fma
+        work = channels * (self.windows.spread_size + multiplier * self.windows.taps * self.windows.pixels) / lanes
+        depthwise = kernel("convolution.depthwise", lanes=lanes, fma=fma, kind=self.kind)
+        self.backend.commands.record(depthwise, block, min(channels, self.backend.chunks(work)), (keep, bias_rows, self.parameters))
+
+
+class TransposedExecution(_Base):
+    """A product of matrices gives what each input pixel adds to the output through each tap; then every output pixel gathers its terms."""
+
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        super().__init__(op, backend, inputs, outputs)
+        self.rows = self.w[1] * self.windows.taps
+        self.product = PixelProduct(
+            backend, Windows.pointwise_over(self.windows.input), self.x[0], op.group, self.x[1] // op.group, self.rows
         )
+        self.terms_bytes = round_up(4 * self.x[0] * op.group * self.rows * math.prod(self.windows.input))
+        width, stride = self.windows.output[2], self.windows.strides[2]
+        self.row_bytes = round_up(4 * stride * -(-width // stride))
 
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        if self.empty:
+            return 0
+        return self.terms_bytes + self.backend.threads * self.row_bytes + self.product.scratch_bytes
 
-def spread_block(windows: Windows, source: int, target: int, channels: int, fill: float) -> np.ndarray:
-    """The argument block of spread.images."""
-    size = math.prod(windows.input)
-    spread = Spread(source, target, channels, 4 * size, 4 * windows.spread_size, windows.spread_rows, float32_bits(fill))
-    return arguments(*spread, *windows.geometry)
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        if self.empty:
+            return
+        x, w, bias, residual = (*inputs, None, None)[:4]
+        windows, backend, groups = self.windows, self.backend, self.op.group
+        terms = address_of(scratch)
+        rows_memory = terms + self.terms_bytes
 
+        def pack(w: np.ndarray) -> np.ndarray:
+            return self.product.pack_weights(np.swapaxes(w.reshape(groups, -1, self.rows), 1, 2))
 
-def band_of(windows: Windows) -> Windows:
-    """The windows of as many rows as a kernel that slides over single channels does together: their spread image stays in the L1 cache."""
-    row_bytes = 4 * math.prod(windows.phases) * windows.spread[0] * windows.spread[2]
-    halo = windows.spread[1] - windows.output[1]
-    rows = (_BAND_BYTES // row_bytes - halo) // SLIDE_ROWS * SLIDE_ROWS
-    return windows.band(min(windows.output[1], max(SLIDE_ROWS, rows)))
-
-
-def slot_bytes(band: Windows, tiling: Tiling) -> int:
-    """Working memory per thread of a kernel that slides windows over single channels, `band` by band."""
-    return _round_up(4 * (band.spread_size + 2 * tiling.lanes))
-
-
-def slide_block(
-    windows: Windows, band: Windows, backend, scratch: DeviceTensor, channels: int, *, fill: float, factors: int = 0, **values: int
-):
-    """The argument block of a kernel that slides windows over single channels, and what it refers to."""
-    offsets, flags = 4 * band.tap_offsets(), np.zeros(backend.threads, np.int64)
-    planes, height, width = windows.output
-    slide = Slide(
-        channels=channels,
-        channel_bytes=4 * math.prod(windows.input),
-        band=band.output[1],
-        spread_rows=band.spread_rows,
-        fill=float32_bits(fill),
-        offsets=address_of(offsets),
-        taps=windows.taps,
-        planes=planes,
-        height=height,
-        width=width,
-        row_stride=4 * band.spread[2],
-        plane_stride=4 * band.spread[1] * band.spread[2],
-        factors=factors,
-        flags=address_of(flags),
-        slots=backend.threads,
-        memory=address_of(scratch),
-        slot_bytes=slot_bytes(band, Tiling.of(backend.target)),
-        **values,
-    )
-    return arguments(*slide, *band.geometry), (offsets, flags)
-
-
-def _round_up(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64
+        weights = backend.packed(("transposed convolution", groups, self.tiling.rows), w.constant, pack)
+        no_bias = np.zeros((groups, self.product.bias_rows), _FLOAT32)
+        kind, parameters = epilogue("", ())
+        plain = (kind, np.array(parameters, _FLOAT32))
+        self.product.record(address_of(x), weights, no_bias, terms, 0, plain, rows_memory + backend.threads * self.row_bytes)
+        bias_rows, flags = self.bias(bias, self.channels // groups), np.zeros(backend.threads, np.int64)
+        channels = self.x[0] * self.channels
+        gather = Gather(
+            terms, address_of(bias_rows), self.channels, address_of(outputs[0]), 0 if residual is None else address_of(residual),
+            address_of(self.parameters), channels, *windows.input, *windows.kernel, *windows.strides, *windows.dilations, *windows.begin,
+            *windows.output, address_of(flags), backend.threads, rows_memory, self.row_bytes,
+        )  # fmt: skip
+        chunks = min(
+            channels * windows.output[0] * windows.output[1], backend.chunks(channels * windows.taps * math.prod(windows.input) / 4)
+        )
+        record = kernel("convolution.gather", lanes=self.tiling.lanes, fma=self.tiling.fma, kind=self.kind)
+        backend.commands.record(record, arguments(*gather), chunks, (bias_rows, flags, self.parameters))

@@ -6,9 +6,10 @@ from mnnx.backends.backend import Execution, Specs
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions import convolution
 from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution, reason_against
-from mnnx.schema.ops.fused import FusedConv, FusedMatMul
+from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
 
 creator(FusedConv, supports=convolution.supports)(convolution.create)
+creator(FusedConvTranspose, supports=convolution.supports_transposed)(convolution.create_transposed)
 
 
 def _operands(op: FusedMatMul, inputs: Specs) -> Operands:

@@ -10,6 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose, epilogue
 from mnnx.backends.cpu.tiling import Tiling
@@ -86,7 +87,7 @@ class ProductExecution(Execution):
         self.packs = not constant and not straight and self.depth > 0
         self.panels = -(-self.n // self.tiling.columns)
         self.item_bytes = 4 * self.panels * self.depth * self.tiling.columns
-        self.a_bytes = _round_up(4 * math.prod(self.a_batch) * self.m * self.depth) if operands.transpose_a else 0
+        self.a_bytes = round_up(4 * math.prod(self.a_batch) * self.m * self.depth) if operands.transpose_a else 0
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         if self.empty:
@@ -217,7 +218,3 @@ def _offsets(batch: tuple[int, ...], broadcast: tuple[int, ...], nbytes: int) ->
     """Where each item of the broadcast batch lies in a tensor of this batch, in bytes."""
     index = np.arange(math.prod(batch)).reshape(batch)
     return np.broadcast_to(index, broadcast).reshape(-1) * nbytes
-
-
-def _round_up(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64

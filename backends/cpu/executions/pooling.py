@@ -10,7 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.convolution import band_of, slide_block, slot_bytes
+from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Reduction
 from mnnx.backends.cpu.tiling import Tiling

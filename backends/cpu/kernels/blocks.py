@@ -161,6 +161,40 @@ class Slide(NamedTuple):
     slot_bytes: int
 
 
+class Gather(NamedTuple):
+    """convolution.gather: the output of a transposed convolution from the terms [channels][taps][input pixels]."""
+
+    terms: int
+    bias: int
+    outputs: int  # channels of one image
+    target: int
+    residual: int  # 0: none
+    parameters: int  # of the activation, two floats
+    channels: int  # of all images together
+    depth: int
+    height: int
+    width: int
+    kernel_depth: int
+    kernel_height: int
+    kernel_width: int
+    plane_stride: int  # in elements, as the op's attributes say
+    row_stride: int
+    column_stride: int
+    plane_dilation: int
+    row_dilation: int
+    column_dilation: int
+    plane_pad: int
+    row_pad: int
+    column_pad: int
+    target_depth: int
+    target_height: int
+    target_width: int
+    flags: int
+    slots: int
+    memory: int
+    slot_bytes: int
+
+
 class Reduction(NamedTuple):
     """pooling.whole: one number per row of a matrix."""
 

@@ -1,16 +1,17 @@
-"""Convolutions of float32 images N × C × D × H × W (fewer spatial dims: leading ones of size 1). Argument blocks: Convolution, Slide."""
+"""Convolutions of float32 images N × C × D × H × W (fewer spatial dims: leading ones of size 1). Argument blocks: Convolution, Slide,
+Gather."""
 
-from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution
+from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Gather
 from mnnx.backends.cpu.kernels.gemm import copy_block
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_f32, load_i64, share, store_f32, store_i64
 from mnnx.backends.cpu.kernels.packing import make_pack_runs
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
-from mnnx.backends.cpu.kernels.tile import make_tile
+from mnnx.backends.cpu.kernels.tile import make_finish, make_tile
 from mnnx.backends.cpu.kernels.vectors import load_words
 from mnnx.backends.cpu.kernels.windows import make_slide
 
-_convolution = load_words(len(Convolution._fields))
+_convolution, _gather = load_words(len(Convolution._fields)), load_words(len(Gather._fields))
 
 
 @kernel_factory("convolution.product")
@@ -116,3 +117,65 @@ def make_product(rows, vectors, lanes, fma, kind):
 def make_depthwise(lanes, fma, kind):
     """Every channel on its own."""
     return make_slide(lanes, fma, "dot", kind)
+
+
+@kernel_factory("convolution.gather")
+def make_gather(lanes, fma, kind):
+    """Output rows, one after the other: the phases of the column stride side by side, so that all sums are of neighbours; then merged.
+
+    Rows of the output, over all planes and channels, are shared out to the parts.
+    """
+    finish = make_finish(lanes, fma, kind)
+
+    @inlined
+    def add_row(source, target, count):
+        for i in range(count):
+            store_f32(target + 4 * i, load_f32(target + 4 * i) + load_f32(source + 4 * i))
+
+    def gather(args, part, parts):
+        (
+            terms_start, bias, outputs, target_start, residual_start, parameters, channels, depth, height, width, kernel_depth,
+            kernel_height, kernel_width, plane_stride, row_stride, column_stride, plane_dilation, row_dilation, column_dilation, plane_pad, row_pad,
+            column_pad, target_depth, target_height, target_width, flags, slots, memory, slot_bytes,
+        ) = _gather(args)  # fmt: skip
+        slot = claim_slot(flags, slots)
+        phase_width = (target_width + column_stride - 1) // column_stride
+        first, last = share(channels * target_depth * target_height, part, parts, 1)
+        for index in range(first, last):
+            channel, z, y = index // target_height // target_depth, index // target_height % target_depth, index % target_height
+            row = target_start + index * target_width * 4
+            phases = row if column_stride == 1 else memory + slot * slot_bytes
+            start = load_f32(bias + channel % outputs * 4)
+            for i in range(column_stride * phase_width):
+                store_f32(phases + 4 * i, start)
+            for kernel_z in range(kernel_depth):
+                source_z = z + plane_pad - kernel_z * plane_dilation
+                if source_z < 0 or source_z % plane_stride != 0 or source_z // plane_stride >= depth:
+                    continue
+                for kernel_y in range(kernel_height):
+                    source_y = y + row_pad - kernel_y * row_dilation
+                    if source_y < 0 or source_y % row_stride != 0 or source_y // row_stride >= height:
+                        continue
+                    for kernel_x in range(kernel_width):
+                        tap = (kernel_z * kernel_height + kernel_y) * kernel_width + kernel_x
+                        plane = (channel * kernel_depth * kernel_height * kernel_width + tap) * depth + source_z // plane_stride
+                        source = terms_start + (plane * height + source_y // row_stride) * width * 4
+                        shift = kernel_x * column_dilation - column_pad
+                        phase, shift = shift % column_stride, shift // column_stride
+                        count = (target_width - phase + column_stride - 1) // column_stride
+                        begin, end = max(0, -shift), min(width, count - shift)
+                        add_row(source + 4 * begin, phases + (phase * phase_width + begin + shift) * 4, end - begin)
+            if column_stride == 2:
+                for i in range(target_width // 2):
+                    even, odd = load_f32(phases + 4 * i), load_f32(phases + (phase_width + i) * 4)
+                    store_f32(row + 8 * i, even)
+                    store_f32(row + 8 * i + 4, odd)
+                if target_width % 2 == 1:
+                    store_f32(row + 4 * target_width - 4, load_f32(phases + 4 * phase_width - 4))
+            elif column_stride > 2:
+                for x in range(target_width):
+                    store_f32(row + 4 * x, load_f32(phases + (x % column_stride * phase_width + x // column_stride) * 4))
+            finish(row, residual_start + index * target_width * 4 if residual_start != 0 else 0, target_width, parameters)
+        free_slot(flags, slot)
+
+    return gather

@@ -14,7 +14,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.vectors import Loop, Vectors, activate
+from mnnx.backends.cpu.kernels.vectors import I64, Loop, Vectors, activate
 
 
 @functools.cache
@@ -76,3 +76,28 @@ def add_residual(v: Vectors, totals: Sequence[ir.Value], residual: ir.Value, off
         phi.add_incoming(total, entry)
         phi.add_incoming(sum_, with_residual)
     return merged
+
+
+@functools.cache
+def make_finish(lanes: int, fma: bool, kind: str):
+    """An intrinsic finish(row, residual, count, parameters): row[i] = activation(row[i] + residual[i]) for i < count; residual 0: none."""
+
+    @intrinsic
+    def finish(typing, row, residual, count, parameters):
+        def codegen(context, builder, signature, arguments):
+            row, residual, count, parameters = arguments
+            done = ir.Constant(I64, 0)
+            for width in (lanes, 1):
+                v = Vectors(builder, width, fma)
+                p, q = v.load_splat(parameters), v.load_splat(parameters, 4)
+                left = builder.sdiv(builder.sub(count, done), v.index(width))
+                with Loop(builder, left) as loop:
+                    offset = builder.shl(builder.add(done, builder.mul(loop.index, v.index(width))), v.index(2))
+                    (total,) = add_residual(v, [v.load(row, offset)], residual, [offset])
+                    v.store(activate(v, kind, total, p, q), row, offset)
+                done = builder.add(done, builder.mul(left, v.index(width)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 4), codegen
+
+    return finish

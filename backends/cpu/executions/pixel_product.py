@@ -1,0 +1,121 @@
+"""The product of matrices at the heart of a convolution: weights [M, depth] times pixels [depth, P], for every group of every image."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Spread
+from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.windows import Windows
+
+#: Packed pixels that meet all weights while they are in cache; what is left of an L2 cache of 512 KiB beside the weights passing by.
+_BLOCK_BYTES = 256 * 1024
+#: Fewer rows of weights than this read pixels in place rather than to pack them first.
+_ROWS_WORTH_PACKING = 40
+
+
+class PixelProduct:
+    """The plan of one product: x [images, groups * channels, D, H, W] seen through `windows` → [images, groups * rows, pixels]."""
+
+    def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, rows: int):
+        self.backend, self.windows, self.tiling = backend, windows, Tiling.of(backend.target)
+        self.images, self.groups, self.channels, self.rows = images, groups, channels, rows
+        self.depth = channels * windows.taps
+        self.tiles, self.panels = -(-rows // self.tiling.rows), -(-windows.pixels // self.tiling.columns)
+        self.panel_bytes = 4 * self.tiling.columns * self.depth
+        self.reads_in_place = windows.pointwise and rows < _ROWS_WORTH_PACKING
+        self._divide(4 * backend.threads)
+        self.spread_bytes = 0
+        if windows.spread_needed:
+            self.spread_bytes = round_up(4 * (images * groups * channels * windows.spread_size + self.tiling.lanes))
+
+    def _divide(self, wanted: int) -> None:
+        """Cuts the work into at least `wanted` chunks if it can: blocks of panels, or blocks of panels × of rows."""
+        threads, items = self.backend.threads, self.images * self.groups
+        self.block = max(1, min(self.panels, _BLOCK_BYTES // self.panel_bytes))
+        if threads > 1:
+            self.block = max(1, min(self.block, items * self.panels // wanted))
+        tasks = items * -(-self.panels // self.block)
+        few = threads > 1 and tasks < wanted
+        self.packs_first = few and not self.reads_in_place
+        self.row_chunks = min(self.tiles, -(-wanted // max(1, tasks))) if few else 1
+        self.tasks = tasks * self.row_chunks
+
+    @property
+    def bias_rows(self) -> int:
+        """Rows per group that the bias and the weights must have."""
+        return self.tiles * self.tiling.rows
+
+    @property
+    def scratch_bytes(self) -> int:
+        whole = self.images * self.groups * self.panels * self.panel_bytes
+        return self.spread_bytes + (whole if self.packs_first else self.backend.threads * self.block * self.panel_bytes)
+
+    def pack_weights(self, w: np.ndarray) -> np.ndarray:
+        """[groups, rows, depth] as the kernel reads them."""
+        return self.tiling.pack_rows(w.reshape(self.groups, self.rows, self.depth))
+
+    def record(
+        self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int
+    ):
+        """Records the units. `weights`: from `pack_weights`; `bias` [groups, bias_rows]; `epilogue`: its kind and parameters; the others are
+        addresses (residual 0: none)."""
+        windows, backend, lanes = self.windows, self.backend, self.tiling.lanes
+        source, channel_size, (_, source_rows, source_columns) = x, math.prod(windows.input), windows.input
+        channels = self.images * self.groups * self.channels
+        if windows.spread_needed:
+            spread = Spread(x, scratch, channels, 4 * channel_size, 4 * windows.spread_size, windows.spread_rows, float32_bits(0.0))
+            source, channel_size, (_, source_rows, source_columns) = scratch, windows.spread_size, windows.spread
+            chunks = backend.chunks(channels * windows.spread_size / lanes)
+            backend.commands.record(kernel("spread.images", lanes=lanes), arguments(*spread, *windows.geometry), chunks)
+        offsets = (4 * (np.arange(self.channels)[:, None] * channel_size + windows.tap_offsets())).astype(np.int64).ravel()
+        flags = np.zeros(backend.threads, np.int64)
+        kind, parameters = epilogue
+        height, width = (1, windows.pixels) if windows.pointwise else windows.output[1:]
+        values = Convolution(
+            source=source,
+            image_bytes=4 * self.groups * self.channels * channel_size,
+            group_bytes=4 * self.channels * channel_size,
+            offsets=address_of(offsets),
+            width=width,
+            height=height,
+            row_stride=4 * source_columns,
+            plane_stride=4 * source_rows * source_columns,
+            slack=windows.spread_needed,
+            weights=address_of(weights),
+            weight_bytes=weights[0].nbytes,
+            bias=address_of(bias),
+            target=target,
+            residual=residual,
+            parameters=address_of(parameters),
+            images=self.images,
+            groups=self.groups,
+            rows=self.rows,
+            depth=self.depth,
+            pixels=windows.pixels,
+            block_panels=self.block,
+            row_chunks=self.row_chunks,
+            packed=scratch + self.spread_bytes,
+            packed_bytes=self.panels * self.panel_bytes if self.packs_first else 0,
+            flags=address_of(flags),
+            slots=backend.threads,
+            slot_bytes=self.block * self.panel_bytes,
+            to_do=MULTIPLY if self.packs_first else PACK | MULTIPLY,
+            in_place=4 * channel_size if self.reads_in_place else 0,
+        )
+        product = kernel("convolution.product", kind=kind, **self.tiling.parameters)
+        panels = self.images * self.groups * self.panels
+        if self.packs_first:
+            pack = values._replace(to_do=PACK, block_panels=1, row_chunks=1)
+            chunks = min(panels, backend.chunks(panels * self.panel_bytes / 4 / lanes))
+            backend.commands.record(product, arguments(*pack), chunks, (offsets, flags))
+        chunks = min(self.tasks, backend.chunks(panels * self.tiling.vectors * self.bias_rows * self.depth))
+        backend.commands.record(product, arguments(*values), chunks, (weights, bias, parameters, offsets, flags))
+
+
+def round_up(nbytes: int) -> int:
+    return -(-nbytes // 64) * 64
