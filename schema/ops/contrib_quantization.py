@@ -3,7 +3,9 @@
 import numpy as np
 
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.rules import FLOATS, LIMIT
+from mnnx.schema.ops.quantization import BYTES, one_of
+from mnnx.schema.ops.recurrent import Recurrent
+from mnnx.schema.ops.rules import FLOATS, LIMIT, require_shape
 
 
 @op("mnnx::DequantizeBits")
@@ -41,3 +43,49 @@ class DequantizeBits(Op):
             legal &= zero_points.dtype in (np.uint8, scales.dtype)
             require(legal, f"there must be {count} zero points, one per block, or {packed_size} bytes of them; they are {zero_points}")
         return Spec(scales.dtype, (self.rows, self.columns))
+
+
+@op("com.microsoft::DynamicQuantizeLSTM")
+class DynamicQuantizeLSTM(Recurrent):
+    """LSTM with 8-bit weights w [D, I, 4 * H] and r [D, H, 4 * H], inputs and hidden states quantized as they come.
+
+    Before its product with the weights x as a whole, and the hidden state at each step, is rounded to 256 values, as
+    DynamicQuantizeLinear does. After the inputs of LSTM come scale and zero point of w and of r: [D], or [D, 4 * H].
+    """
+
+    gates = 4
+    default_activations = ("Sigmoid", "Tanh", "Tanh")
+
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    activations: tuple[str, ...] = ()
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    input_forget: bool = False
+    layout: bool = False
+
+    def infer(
+        self,
+        x: Spec,
+        w: Spec,
+        r: Spec,
+        b: Spec | None,
+        sequence_lens: Spec | None,
+        initial_h: Spec | None,
+        initial_c: Spec | None,
+        p: Spec | None,
+        *parameters: Spec,
+    ) -> tuple[Spec, Spec, Spec]:
+        require(w.rank == r.rank == 3, f"w and r must have rank 3; they are {w} and {r}")
+        require(len(parameters) == 4, f"scale and zero point of w and r must be given; there are {len(parameters)} of these inputs")
+        real = [Spec(np.dtype(np.float32), (weights.shape[0], weights.shape[2], weights.shape[1])) for weights in (w, r)]
+        every, last = self.infer_recurrent(x, *real, b, sequence_lens, initial_h=initial_h, initial_c=initial_c)
+        require_shape("p", p, (self.directions, 3 * r.shape[1]))
+        for weights, scale, zero_point in ((w, *parameters[:2]), (r, *parameters[2:])):
+            one_of(weights, BYTES, "the weights")
+            require(scale.dtype == np.float32, f"scales must be float32; one is {scale}")
+            require(zero_point.dtype == weights.dtype, f"zero points must be of the weights' dtype {weights.dtype}; one is {zero_point}")
+            for parameter in (scale, zero_point):
+                require_shape("scales and zero points", parameter, weights.shape[:1], (weights.shape[0], weights.shape[2]))
+        return every, last, last

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from mnnx.backends.cpu.numpy_executions.quantization import quantization_range
+from mnnx.backends.cpu.numpy_executions.recurrent import Step, activation_functions, run_recurrent
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.contrib_quantization import DequantizeBits
+from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
 
 
 def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
@@ -26,3 +28,42 @@ def dequantize_bits(op: DequantizeBits, packed: np.ndarray, scales: np.ndarray, 
         offset = zero_points.reshape(op.rows, op.blocks, 1).astype(np.float32)
     real = (weights - offset) * scales.reshape(op.rows, op.blocks, 1).astype(np.float32)
     return np.ascontiguousarray(real.reshape(op.rows, -1)[:, : op.columns]).astype(scales.dtype, copy=False)
+
+
+def _rounded(x: np.ndarray) -> np.ndarray:
+    """x rounded to the 256 values that DynamicQuantizeLinear keeps of it."""
+    scale, zero_point = quantization_range(x)
+    zero = zero_point.astype(np.float32)
+    return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale
+
+
+def _real_weights(weights: np.ndarray, scale: np.ndarray, zero_point: np.ndarray) -> np.ndarray:
+    """[D, inputs, 4 * H] quantized → [D, 4 * H, inputs] in floats."""
+    scale, zero_point = (parameter.reshape(len(weights), 1, -1).astype(np.float32) for parameter in (scale, zero_point))
+    return ((weights.astype(np.float32) - zero_point) * scale).transpose(0, 2, 1)
+
+
+@numpy_execution(DynamicQuantizeLSTM)
+def dynamic_quantize_lstm(
+    op: DynamicQuantizeLSTM, x, w, r, b, sequence_lens, initial_h, initial_c, p, w_scale, w_zero, r_scale, r_zero
+) -> tuple[np.ndarray, ...]:
+    hidden = r.shape[1]
+    recurrences = _real_weights(r, r_scale, r_zero)
+    biases = np.zeros((op.directions, 4 * hidden), np.float32) if b is None else b[:, : 4 * hidden] + b[:, 4 * hidden :]
+
+    def make_step(direction: int) -> Step:
+        f, g, output = activation_functions(op, direction)
+        recurrence = recurrences[direction].T
+        peep_i, peep_o, peep_f = (0, 0, 0) if p is None else p[direction].reshape(3, hidden)
+
+        def step(inputs: np.ndarray, states: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+            h, c = states
+            for_i, for_o, for_f, for_c = np.split(inputs + _rounded(h) @ recurrence, 4, axis=1)
+            write = f(for_i + peep_i * c)
+            keep = 1 - write if op.input_forget else f(for_f + peep_f * c)
+            c = keep * c + write * g(for_c)
+            return f(for_o + peep_o * c) * output(c), c
+
+        return step
+
+    return run_recurrent(op, _rounded(x), _real_weights(w, w_scale, w_zero), list(biases), sequence_lens, (initial_h, initial_c), make_step)

@@ -85,14 +85,20 @@ def dequantize_linear(op: DequantizeLinear, x: np.ndarray, scale: np.ndarray, ze
         return np.asarray((x.astype(wide, copy=False) * scale).astype(dtype, copy=False))
 
 
-@numpy_execution(DynamicQuantizeLinear)
-def dynamic_quantize_linear(op: DynamicQuantizeLinear, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    x = x.astype(np.float32, copy=False)
+def quantization_range(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The float32 scale and uint8 zero point that spread x's values, and 0, over 0 … 255; NaNs don't count."""
     with np.errstate(all="ignore"):
         low, high = np.fmin.reduce(x, axis=None, initial=0), np.fmax.reduce(x, axis=None, initial=0)
         scale = np.float32(1) if low == high else (high - low) / np.float32(255)
-        zero_point = saturated(np.asarray(-low / scale), None, np.dtype(np.uint8))
-        return saturated(x / scale, zero_point, np.dtype(np.uint8)), np.asarray(scale, np.float32), zero_point
+        return np.asarray(scale, np.float32), saturated(np.asarray(-low / scale), None, np.dtype(np.uint8))
+
+
+@numpy_execution(DynamicQuantizeLinear)
+def dynamic_quantize_linear(op: DynamicQuantizeLinear, x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    x = x.astype(np.float32, copy=False)
+    scale, zero_point = quantization_range(x)
+    with np.errstate(all="ignore"):
+        return saturated(x / scale, zero_point, np.dtype(np.uint8)), scale, zero_point
 
 
 def centred(x: np.ndarray, zero_point: np.ndarray | None, dtype: type) -> np.ndarray:

@@ -14,13 +14,12 @@ from mnnx.schema.ops.arithmetic import Add, Mul
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.cast import Cast, CastLike
 from mnnx.schema.ops.comparison import Where
-from mnnx.schema.ops.contrib_quantization import DequantizeBits
+from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool
 from mnnx.schema.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearConv, QuantizeLinear
-from mnnx.schema.ops.recurrent import LSTM
 from mnnx.schema.ops.reduction import ReduceMean
-from mnnx.schema.ops.shape import Concat, Flatten, Reshape, Shape, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Flatten, Reshape, Shape, Transpose
 
 DOMAIN = "com.microsoft"
 
@@ -221,22 +220,5 @@ def matmul_nbits(
 
 
 @importer("DynamicQuantizeLSTM", domain=DOMAIN)
-def dynamic_quantize_lstm(node: OnnxNode, x: Value, w: Value, r: Value, *others: Value | None):
-    """The weights are dequantized, and hidden states and inputs left as they are: closer to the model before it was quantized."""
-    b, lengths, initial_h, initial_c, peepholes, w_scale, w_zero, r_scale, r_zero = (*others, *[None] * 9)[:9]
-    weights = [_lstm_weights(node, *given) for given in ((w, w_scale, w_zero), (r, r_scale, r_zero))]
-    return node.add(node.op(LSTM, layout=False), x, *weights, b, lengths, initial_h, initial_c, peepholes, outputs=3)
-
-
-def _lstm_weights(node: OnnxNode, weights: Value, scale: Value | None, zero_point: Value | None) -> Value:
-    """[D, inputs, 4 * H] quantized per direction, or per direction and column → [D, 4 * H, inputs] in floats."""
-    if scale is None or scale.rank is None or (scale.rank == 2 and (weights.shape is None or not isinstance(weights.shape[1], int))):
-        node.fail("its weights' shape and scales must be known")
-    if scale.rank == 2:  # one block over the inputs
-        axes = node.constant([1], np.int64)
-        scale = node.add(Unsqueeze(), scale, axes)
-        zero_point = None if zero_point is None else node.add(Unsqueeze(), zero_point, axes)
-        op = DequantizeLinear(axis=1, block_size=max(weights.shape[1], 1))
-    else:
-        op = DequantizeLinear(axis=0)
-    return node.add(Transpose(perm=(0, 2, 1)), node.add(op, weights, scale, zero_point))
+def dynamic_quantize_lstm(node: OnnxNode, *inputs: Value | None):
+    return node.op(DynamicQuantizeLSTM, layout=False)
