@@ -9,9 +9,8 @@ import numpy as np
 from mnnx.backends.cpu.numpy_executions.convolution import convolve, convolve_transposed
 from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
+from mnnx.backends.elementwise_functions import erf
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
-
-_erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
@@ -29,7 +28,7 @@ ACTIVATIONS: dict[str, Callable[..., np.ndarray]] = {
     "Swish": lambda x, alpha: x * _sigmoid(alpha * x),
     "Tanh": np.tanh,
     "Elu": lambda x, alpha: np.where(x >= 0, x, alpha * np.expm1(np.minimum(x, 0))),
-    "Gelu": lambda x: 0.5 * x * (1 + _erf(x / math.sqrt(2))),
+    "Gelu": lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
     "GeluTanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
     "Mish": lambda x: x * np.tanh(np.logaddexp(x, 0)),
 }
