@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import argparse
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from PIL import Image, ImageDraw
+from text_boxes import find_boxes
 
 import mnnx
-
-sys.path.insert(0, str(Path(__file__).parent))
-from text_boxes import find_boxes
 
 LINE_HEIGHT = 48
 #: The detector wants sides that are multiples of this.
