@@ -1,0 +1,5 @@
+"""`python -m mnnx …` is the command `mnnx …`."""
+
+from mnnx.tools.main import main
+
+main()

@@ -1,0 +1,87 @@
+"""`mnnx convert`, and the console script `convert`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mnnx.tools.main import Command
+
+if TYPE_CHECKING:
+    from mnnx.converter.report import ConversionReport
+
+LEVEL = click.option(
+    "--level",
+    type=click.IntRange(0, 3),
+    default=2,
+    show_default=True,
+    help="0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also makes rewrites that change "
+    "rounding a little.",
+)
+_PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".tif", ".tiff")
+_STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "writing the file", "done": "done"}
+
+
+@click.command("convert", cls=Command)
+@click.argument("source")
+@click.argument("target")
+@LEVEL
+@click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
+@click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as_json: bool) -> None:
+    """Convert the ONNX model SOURCE into the file TARGET (.mnnx), which replaces one of that name whole or not at all.
+
+    This `convert` is mnnx's. ImageMagick has a command of the same name.
+    """
+    if source.lower().endswith(_PICTURES):
+        raise click.UsageError(
+            f"{source} is a picture; this is mnnx's convert, for ONNX models. ImageMagick's is `magick`, or /usr/bin/convert"
+        )
+    import mnnx
+    from mnnx.tools.tables import print_json
+
+    with progress(quiet or as_json) as say:
+        report = mnnx.convert(source, target, level=level, progress=say)
+    if as_json:
+        print_json(as_dict(report))
+    elif not quiet:
+        if verbose:
+            click.echo(report.details())
+        click.echo(str(report))
+
+
+@contextmanager
+def progress(hidden: bool = False) -> Iterator[Callable[[str, float], None]]:
+    """A progress bar on stderr while a conversion runs, where that is a terminal; gives the `progress` argument of `mnnx.convert`."""
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from mnnx.tools.tables import console
+
+    screen = console(stderr=True)
+    columns = (TextColumn("{task.description:<18}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=screen, transient=True, disable=hidden or not screen.is_terminal) as bar:
+        task = bar.add_task("", total=1.0)
+        yield lambda stage, fraction: bar.update(task, description=_STAGES.get(stage, stage), completed=fraction)
+
+
+def as_dict(report: ConversionReport) -> dict[str, Any]:
+    """A report for JSON."""
+    return {
+        "source": report.source,
+        "target": report.target,
+        "level": report.level,
+        "ops_before": report.ops_before.total(),
+        "ops_after": report.ops_after.total(),
+        "op_counts_before": dict(sorted(report.ops_before.items())),
+        "op_counts_after": dict(sorted(report.ops_after.items())),
+        "passes": [{"name": p.name, "counts": p.counts, "seconds": p.seconds} for p in report.passes],
+        "dynamic_dims": report.dynamic_dims,
+        "source_bytes": report.source_bytes,
+        "target_bytes": report.target_bytes,
+        "seconds": report.seconds,
+        "warnings": report.warnings,
+    }

@@ -1,0 +1,283 @@
+"""What commands feed to a model: files, values and pictures that the user names, and seeded random values for the rest."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mnnx.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from mnnx.interpreter.tensor import Tensor
+
+_WORDS = ("alpha", "beta", "gamma", "delta", "one", "two", "three", "Ünïcode")
+
+
+@dataclass(frozen=True)
+class FeedOptions:
+    """The options that `feed_options` adds to a command."""
+
+    values: Mapping[str, str]  # input name → file or JSON; "" where no name was given
+    shapes: Mapping[str, tuple[int, ...]]
+    sizes: Mapping[str, int]  # name of a dim → its size
+    seed: int
+    image: Mapping[str, Any]  # keywords of ImageProcessConfig, None where not given
+
+
+def shape_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --shape and --dim to a command, which gets them as `feeds: FeedOptions`."""
+
+    @functools.wraps(function)
+    def bundled(shapes, sizes, **others):
+        return function(feeds=FeedOptions({}, dict(shapes), dict(sizes), 0, {}), **others)
+
+    return _with_options(bundled, _SHAPES)
+
+
+def feed_options(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds --input, --shape, --dim, --seed, and the options for pictures to a command, which gets them as `feeds: FeedOptions`."""
+
+    @functools.wraps(function)
+    def bundled(values, shapes, sizes, seed, dest_format, mean, normal, filter, layout, **others):
+        image = {"dest_format": dest_format, "mean": mean, "normal": normal, "filter": filter, "layout": layout}
+        return function(feeds=FeedOptions(dict(values), dict(shapes), dict(sizes), seed, image), **others)
+
+    return _with_options(bundled, [_INPUT, *_SHAPES, _SEED, *_PICTURES])
+
+
+def _with_options(function: Callable[..., Any], options: list[Callable[..., Any]]) -> Callable[..., Any]:
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def make_feed(inputs: Mapping[str, Tensor], options: FeedOptions) -> dict[str, Any]:
+    """A value for every input of a session. Raises InputError where one can't be made: a missing file, an open dim, an unknown name."""
+    import numpy as np
+
+    given = _given(inputs, options.values)
+    _check_names(inputs, options)
+    rng = np.random.default_rng(options.seed)
+    feed: dict[str, Any] = {}
+    still_open = []
+    for name, tensor in inputs.items():
+        if name in given:
+            feed[name] = _read(tensor, given[name], options)
+        elif tensor.kind == "tensor":
+            shape = _fixed_shape(tensor, options)
+            if shape is None:
+                still_open.append(tensor)
+            else:
+                tensor.check_shape(shape)
+                feed[name] = random_value(name, tensor.dtype, shape, rng)
+        elif tensor.kind != "optional":
+            raise InputError(f"input {name!r} is a {tensor.kind}, which has no random values; the command line can't feed it")
+    if still_open:
+        raise InputError(_open_message(still_open))
+    return feed
+
+
+def fixed_shapes(inputs: Mapping[str, Tensor], options: FeedOptions) -> dict[str, tuple[int, ...]] | None:
+    """The shapes of all inputs, as far as --shape and --dim settle them; None where one is open or isn't a tensor."""
+    _check_names(inputs, options)
+    shapes = {name: _fixed_shape(tensor, options) if tensor.kind == "tensor" else None for name, tensor in inputs.items()}
+    return None if None in shapes.values() else shapes
+
+
+def random_value(name: str, dtype: np.dtype | None, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """Values that most models take: floats in [-1, 1), 8-bit integers of the whole range, other integers 0 … 9 (masks: 1; types: 0, 1)."""
+    import numpy as np
+
+    from mnnx.schema import dtypes
+
+    if dtype == dtypes.STRING:
+        return rng.choice(np.array(_WORDS, object), shape) if shape else np.array(_WORDS[0], object)
+    dtype = np.dtype(np.float32) if dtype is None else dtype
+    if dtype == np.bool_:
+        return np.asarray(rng.random(shape) < 0.5)
+    if dtype.kind in "iu" and dtype.itemsize == 1 and dtype.isbuiltin == 1:
+        information = np.iinfo(dtype)
+        return np.asarray(rng.integers(information.min, information.max + 1, shape), dtype)
+    if dtype.kind in "iu":
+        low, high = (1, 2) if "mask" in name.lower() else (0, 2) if "type" in name.lower() else (0, 10)
+        return np.asarray(rng.integers(low, high, shape), dtype)
+    values = rng.uniform(-1, 1, shape)
+    if dtype.kind == "c":
+        values = values + 1j * rng.uniform(-1, 1, shape)
+    return np.asarray(values).astype(dtype)
+
+
+def _fixed_shape(tensor: Tensor, options: FeedOptions) -> tuple[int, ...] | None:
+    if tensor.name in options.shapes:
+        return options.shapes[tensor.name]
+    if tensor.dims is None:
+        return None
+    shape = [dim if isinstance(dim, int) else options.sizes.get(dim) for dim in tensor.dims]
+    if shape and shape[0] is None:
+        shape[0] = 1  # the batch
+    return None if None in shape else tuple(shape)
+
+
+def _open_message(tensors: list[Tensor]) -> str:
+    from mnnx.tools.tables import dims
+
+    example = tensors[0]
+    sizes = ",".join(str(d) if isinstance(d, int) else "1" if axis == 0 else "SIZE" for axis, d in enumerate(example.dims or (1,)))
+    found = ", ".join(f"{t.name!r} {dims(t.dims)}" for t in tensors)
+    return (
+        f"these inputs have open dims: {found}. Give their shapes, e.g. --shape {example.name}={sizes}, or the dims by name: --dim DIM=SIZE"
+    )
+
+
+def _check_names(inputs: Mapping[str, Tensor], options: FeedOptions) -> None:
+    for name in options.shapes:
+        if name not in inputs:
+            raise _unknown(name, inputs)
+    known = {dim for tensor in inputs.values() for dim in tensor.dims or () if isinstance(dim, str)}
+    for name in options.sizes:
+        if name not in known:
+            raise InputError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(known))) or 'none'}")
+
+
+def _unknown(name: str, inputs: Mapping[str, Tensor]) -> InputError:
+    return InputError(f"the model has no input {name!r}; its inputs are {', '.join(map(repr, inputs)) or 'none'}")
+
+
+def _given(inputs: Mapping[str, Tensor], values: Mapping[str, str]) -> dict[str, Any]:
+    """Input name → file or JSON text, or an array of an .npz file given without a name."""
+    found: dict[str, Any] = {name: text for name, text in values.items() if name}
+    if "" in values:
+        text = values[""]
+        if text.endswith(".npz") and len(inputs) != 1:
+            found.update(_load(Path(text)))
+        elif len(inputs) == 1:
+            found[next(iter(inputs))] = text
+        else:
+            raise InputError(f"write NAME={text}: the model has {len(inputs)} inputs, {', '.join(map(repr, inputs)) or 'none'}")
+    for name in found:
+        if name not in inputs:
+            raise _unknown(name, inputs)
+    return found
+
+
+def _read(tensor: Tensor, value: Any, options: FeedOptions) -> Any:
+    if not isinstance(value, str):
+        return _as_stored(value, tensor)
+    path = Path(value)
+    if path.suffix in (".npy", ".npz"):
+        array = _load(path)
+        if isinstance(array, dict):
+            if len(array) > 1 and tensor.name not in array:
+                raise InputError(f"{path} has no array {tensor.name!r}; it has {', '.join(map(repr, array))}")
+            array = array[tensor.name] if tensor.name in array else next(iter(array.values()))
+        return _as_stored(array, tensor)
+    if path.is_file():
+        from mnnx.tools.pictures import read_picture
+
+        return read_picture(path, tensor, options.shapes.get(tensor.name), options.image)
+    return _from_json(value, tensor)
+
+
+def _as_stored(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+    """.npy files can't hold bfloat16 and its kin: these are read from any type. Nothing else is cast."""
+    small = tensor.dtype is not None and tensor.dtype.isbuiltin != 1
+    return array.astype(tensor.dtype) if small and array.dtype != tensor.dtype else array
+
+
+def _load(path: Path) -> Any:
+    """The array of an .npy file, or the arrays of an .npz file by name."""
+    import numpy as np
+
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+    except FileNotFoundError as error:
+        raise InputError(f"there is no file {str(path)!r}") from error
+    except (ValueError, EOFError, OSError) as error:
+        raise InputError(f"{path} can't be read as NumPy arrays: {error}") from error
+
+
+def _from_json(text: str, tensor: Tensor) -> np.ndarray:
+    import numpy as np
+
+    from mnnx.schema import dtypes
+
+    try:
+        return np.array(json.loads(text), tensor.dtype)
+    except json.JSONDecodeError:
+        raise InputError(f"input {tensor.name!r}: {text!r} is neither a file nor a JSON value") from None
+    except (ValueError, TypeError, OverflowError) as error:
+        raise InputError(f"input {tensor.name!r}: {text} is no value of {dtypes.name(tensor.dtype)}: {error}") from error
+
+
+def _each(parse: Callable[[str], tuple[str, Any]]) -> Callable[..., list[tuple[str, Any]]]:
+    return lambda _context, _parameter, texts: [parse(text) for text in texts]
+
+
+def _assignment(text: str) -> tuple[str, str]:
+    name, found, value = text.partition("=")
+    return (name, value) if found else ("", text)
+
+
+def _shape(text: str) -> tuple[str, tuple[int, ...]]:
+    name, found, sizes = text.rpartition("=")
+    try:
+        shape = tuple(int(size) for size in sizes.split(",")) if sizes else ()
+    except ValueError:
+        shape = (-1,)
+    if not found or any(size < 0 for size in shape):
+        raise click.BadParameter(f"{text!r} isn't NAME=SIZE,SIZE,… with whole numbers (NAME= for a scalar)")
+    return name, shape
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, found, size = text.rpartition("=")
+    if not found or not size.isdecimal():
+        raise click.BadParameter(f"{text!r} isn't DIM=SIZE with a whole number")
+    return name, int(size)
+
+
+def _numbers(_context: Any, _parameter: Any, text: str | None) -> tuple[float, ...] | float | None:
+    if text is None:
+        return None
+    try:
+        numbers = tuple(float(number) for number in text.split(","))
+    except ValueError:
+        raise click.BadParameter(f"{text!r} isn't a number or numbers with commas between them") from None
+    return numbers if len(numbers) > 1 else numbers[0]
+
+
+_INPUT = click.option(
+    "-i",
+    "--input",
+    "values",
+    multiple=True,
+    callback=_each(_assignment),
+    metavar="NAME=FILE",
+    help="A .npy or .npz file, a picture, or a JSON value for an input. NAME= may be left out for a model with one input, and for an .npz "
+    "that holds arrays by input name. Inputs without a value get random ones.",
+)
+_SHAPES = [
+    click.option("--shape", "shapes", multiple=True, callback=_each(_shape), metavar="NAME=1,3,224,224", help="The shape of an input."),
+    click.option("--dim", "sizes", multiple=True, callback=_each(_size), metavar="DIM=SIZE", help="The size of a named dim."),
+]
+_SEED = click.option("--seed", default=0, show_default=True, help="Seed of the random values.")
+_PICTURES = [
+    click.option(
+        "--format", "dest_format", help="Pictures: the colours that the model wants (default: RGB, GRAY or RGBA, by its channels)."
+    ),
+    click.option("--mean", callback=_numbers, metavar="M[,M…]", help="Pictures: (pixel - mean) * normal; one number, or one a channel."),
+    click.option("--normal", callback=_numbers, metavar="N[,N…]", help="Pictures: see --mean."),
+    click.option("--filter", type=click.Choice(["nearest", "bilinear", "bicubic"]), help="Pictures: how to scale (default: bilinear)."),
+    click.option(
+        "--layout", type=click.Choice(["auto", "NCHW", "NHWC"]), help="Pictures: where the input has the colours (default: auto)."
+    ),
+]

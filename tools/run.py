@@ -1,0 +1,131 @@
+"""`mnnx run`."""
+
+from __future__ import annotations
+
+import re
+import time
+import zipfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from mnnx.errors import InputError
+from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
+from mnnx.tools.main import Command
+
+if TYPE_CHECKING:
+    import numpy as np
+
+THREADS = click.option("--threads", type=click.IntRange(0, 256), default=0, help="Threads to compute on (default: all CPUs it may use).")
+BACKEND = click.option("--backend", default="cpu", show_default=True, help="The device to run on.")
+
+
+@click.command("run", cls=Command)
+@click.argument("model")
+@feed_options
+@click.option(
+    "--outputs", multiple=True, metavar="NAME", help="An output, or any tensor inside the model, to compute; all outputs without it."
+)
+@click.option("--save", metavar="FILE.npz", help="Write the outputs to one file.")
+@click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
+@THREADS
+@BACKEND
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
+def command(
+    model: str,
+    feeds: FeedOptions,
+    outputs: tuple[str, ...],
+    save: str | None,
+    output_dir: str | None,
+    threads: int,
+    backend: str,
+    as_json: bool,
+) -> None:
+    """Run MODEL (.mnnx, or .onnx where onnx is installed) once and say what comes out."""
+    import mnnx
+    from mnnx.tools.models import opened
+    from mnnx.tools.tables import print_json, print_table
+
+    with opened(model) as interpreter:
+        session = interpreter.create_session(mnnx.ScheduleConfig(backend=backend, num_threads=threads))
+        feed = make_feed(session.inputs, feeds)
+        start = time.perf_counter()
+        results = session.run(feed, outputs=outputs or None)
+        milliseconds = (time.perf_counter() - start) * 1e3
+    saved = _save(results, save, output_dir)
+    rows = [summary(name, value) for name, value in results.items()]
+    if as_json:
+        print_json({"model": model, "first_run_ms": milliseconds, "outputs": rows, "saved": saved})
+        return
+    columns = ["output", "dtype", "shape", ">min", ">mean", ">max"]
+    print_table(f"{model}: first run {milliseconds:.1f} ms", columns, [_cells(row) for row in rows])
+    for path in saved:
+        click.echo(f"saved {path}")
+
+
+def summary(name: str, value: Any) -> dict[str, Any]:
+    """What there is to say of an output in one line: name, dtype, shape, and for numbers min, mean and max."""
+    import numpy as np
+
+    from mnnx.schema import dtypes
+
+    if not isinstance(value, np.ndarray):
+        what = "absent" if value is None else f"{'map' if isinstance(value, dict) else 'sequence'} of {len(value)}"
+        return {"name": name, "dtype": what, "shape": None, "min": None, "mean": None, "max": None}
+    row = {"name": name, "dtype": dtypes.name(value.dtype), "shape": list(value.shape), "min": None, "mean": None, "max": None}
+    if value.size and value.dtype != dtypes.STRING and value.dtype.kind != "c":
+        wide = value if value.dtype.kind in "iu" and value.dtype.isbuiltin == 1 else value.astype(np.float64)
+        row |= {"min": wide.min().item(), "mean": float(wide.mean()), "max": wide.max().item()}
+    return row
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    numbers = ["" if row[key] is None else f"{row[key]:.6g}" for key in ("min", "mean", "max")]
+    return [row["name"], row["dtype"], "" if row["shape"] is None else str(row["shape"]), *numbers]
+
+
+def _save(results: dict[str, Any], archive: str | None, folder: str | None) -> list[str]:
+    if archive is None and folder is None:
+        return []
+    import numpy as np
+
+    arrays = {key: array for name, value in results.items() for key, array in _arrays(name, value)}
+    saved = []
+    if archive is not None:
+        with zipfile.ZipFile(archive, "w") as file:
+            for key, array in arrays.items():
+                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
+                    np.lib.format.write_array(member, array, allow_pickle=False)
+        saved.append(archive)
+    if folder is not None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        names: set[str] = set()
+        for key, array in arrays.items():
+            name = re.sub(r"[^\w.-]+", "_", key)
+            while name in names:
+                name += "_"
+            names.add(name)
+            path = Path(folder) / f"{name}.npy"
+            np.save(path, array, allow_pickle=False)
+            saved.append(str(path))
+    return saved
+
+
+def _arrays(name: str, value: Any) -> list[tuple[str, np.ndarray]]:
+    """An output as arrays that .npy files can hold: text as fixed-width strings, bfloat16 and its kin as float32, int4 as int8."""
+    import numpy as np
+
+    from mnnx.schema import dtypes
+
+    if isinstance(value, list):
+        return [pair for index, item in enumerate(value) for pair in _arrays(f"{name}/{index}", item)]
+    if not isinstance(value, np.ndarray):
+        raise InputError(
+            f"the output {name!r} is {'absent' if value is None else 'a map'}, which NumPy files can't hold; choose others with --outputs"
+        )
+    if value.dtype == dtypes.STRING:
+        return [(name, value.astype(str))]
+    if value.dtype.isbuiltin != 1:
+        return [(name, value.astype(np.float32 if dtypes.is_float(value.dtype) else np.int8))]
+    return [(name, value)]

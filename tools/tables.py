@@ -1,0 +1,70 @@
+"""What commands print: tables for people, JSON for scripts, both on stdout."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+#: Columns for output that goes to a file or another program.
+_PIPE_WIDTH = 160
+
+
+def console(stderr: bool = False) -> Console:
+    """A console as wide as the terminal; wide enough for whole rows where there is none."""
+    found = Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=max(found.width, _PIPE_WIDTH))
+
+
+def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    """Prints rows under a title. A column whose name starts with ">" is aligned to the right."""
+    click.secho(title, bold=True)
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False)
+    for column in columns:
+        table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(escape(str(cell)) for cell in row))
+    console().print(table)
+
+
+def print_pairs(rows: Iterable[tuple[str, Any]]) -> None:
+    """Prints names and values, one pair a line."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, value in rows:
+        table.add_row(name, escape(str(value)))
+    console().print(table)
+
+
+def print_json(value: Any) -> None:
+    """Prints strict JSON: NaN and infinities, which JSON doesn't have, become null."""
+    click.echo(json.dumps(_strict(value), indent=2, ensure_ascii=False))
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_strict(item) for item in value]
+    if isinstance(value, float):
+        return value if value - value == 0 else None
+    return value
+
+
+def size(nbytes: int) -> str:
+    """A number of bytes for people."""
+    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.2f} {unit}"
+    return f"{nbytes} B"
+
+
+def dims(shape: Sequence[int | str | None] | None) -> str:
+    """A shape for people: `?` for a dim of which nothing is known."""
+    return "any rank" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"
