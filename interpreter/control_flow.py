@@ -88,7 +88,7 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
     body = runner.body(op.body)
     stacks: list[list[Any]] = [[] for _ in op.body.outputs[op.states :]]
     for step in range(lengths.pop()):
-        results = body.run([*states, *(np.ascontiguousarray(m[step]) for m in moved), *captures], hooks)
+        results = body.run([*states, *(np.asarray(m[step], order="C") for m in moved), *captures], hooks)
         states = results[: op.states]
         for stack, value in zip(stacks, results[op.states :], strict=True):
             stack.append(value)

@@ -101,6 +101,7 @@ class GraphRunner:
                 results = run(node.op, values, len(node.outputs), self, hooks)
         else:
             results = self._run_on_host(node, values)
+        results = [_detached(value, values) for value in results]
         if hooks:
             hooks.after([_as_tensor(v, self.runtime) for v in results], info)
         return results
@@ -141,6 +142,16 @@ def _spec(value: Any, with_value: bool = False) -> Spec | None:
     if not isinstance(value, np.ndarray) or (value.dtype == dtypes.STRING and not with_value):
         return None
     return Spec(value.dtype, value.shape, value if with_value else None)
+
+
+def _detached(value: Any, inputs: list[Any]) -> Any:
+    """A sequence made of views of `inputs` outlives the memory that they are views of, so it gets copies."""
+    if not isinstance(value, list):
+        return value
+    arrays = [array for array in inputs if isinstance(array, np.ndarray)]
+    return [
+        v.copy() if isinstance(v, np.ndarray) and any(np.may_share_memory(v, array) for array in arrays) else v for v in value
+    ]
 
 
 def _owned(value: Any) -> Any:

@@ -1,0 +1,46 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo test test-slow lint format schema bench clean
+
+$(VENV)/installed: pyproject.toml setup.cfg
+	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable ".[convert]"
+	@touch $@
+
+$(VENV)/installed-dev: $(VENV)/installed
+	$(BIN)/python -m pip install --quiet --editable ".[convert,dev]"
+	@touch $@
+
+demo: $(VENV)/installed  ## Reads the text of examples/sample.png with two converted models
+	$(BIN)/python examples/read_text.py
+
+test: $(VENV)/installed-dev  ## The fast tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: $(VENV)/installed-dev  ## The tests that take minutes: all conformance cases, trained models, mutations
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+lint: $(VENV)/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: $(VENV)/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.fbs
+	$(BIN)/python -m mnnx.schema.generate
+
+bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
+	$(BIN)/python -m tests.benchmark
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info demo-output
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
