@@ -7,7 +7,7 @@ import numpy as np
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS
-from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
+from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
 
 _INT64 = np.dtype(np.int64)
 
@@ -147,6 +147,7 @@ class RotaryEmbedding(Op):
         return (*x, rotated)
 
     def infer(self, x: Spec, cos: Spec, sin: Spec, position_ids: Spec | None = None) -> Spec:
+        require_given(sin=sin)
         require_floats(x=x, cos=cos, sin=sin)
         batch, _, length, _, rotated = self.sizes(x.shape)
         if position_ids is None:

@@ -1,7 +1,8 @@
 """Convolutions and what belongs to them. Layouts are ONNX's: images N × C × spatial dims, weights M × C/group × kernel."""
 
+from mnnx.schema.ops.axes import require_vector
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
+from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
 from mnnx.schema.ops.windows import ConvGeometry, check_windows, transposed_geometry, window_geometry
 
 
@@ -102,6 +103,7 @@ class DeformConv(Op):
         return window_geometry(x_shape[2:], w_shape[2:], self.strides, self.dilations, self.pads, "NOTSET")
 
     def infer(self, x: Spec, w: Spec, offset: Spec, bias: Spec | None = None, mask: Spec | None = None) -> Spec:
+        require_given(offset=offset)
         require_floats(x=x, w=w, offset=offset, bias=bias, mask=mask)
         _check_operands(self.name, self.kernel_shape, x, w)
         require(x.rank == 4, f"DeformConv works on 2-D images (rank 4); x is {x}")
@@ -132,6 +134,8 @@ class Col2Im(Op):
         return window_geometry(image, block, self.strides, self.dilations, self.pads, "NOTSET")
 
     def infer(self, x: Spec, image_shape: Spec, block_shape: Spec) -> Spec:
+        require_vector(image_shape, "image_shape")
+        require_vector(block_shape, "block_shape")
         image, block = image_shape.ints(), block_shape.ints()
         require(x.rank == 3, f"Col2Im needs an input of rank 3 (N, C * block size, windows); it is {x}")
         require(

@@ -6,12 +6,13 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.axes import normalize_axes, normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import FLOATS
-from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
+from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
 
 
 def _require_channels(op_name: str, x: Spec, least: int, **parameters: Spec) -> None:
     """x must have channels in dim 1 (one channel where its rank is 1), and each parameter one entry per channel."""
     require(x.rank >= least, f"{op_name} needs an input of rank {least} or more (N, C, …); it is {x}")
+    require_given(**parameters)
     channels = x.shape[1] if x.rank > 1 else 1
     for name, spec in parameters.items():
         require_shape(name, spec, (channels,))
@@ -97,6 +98,7 @@ class LayerNormalization(Op):
         _check_stash(self.stash_type)
 
     def infer(self, x: Spec, scale: Spec, bias: Spec | None = None) -> tuple[Spec, Spec, Spec]:
+        require_given(scale=scale)
         require_floats(x=x, scale=scale, bias=bias)
         axis = normalize_axis(self.axis, x.rank)
         _require_broadcast("scale", scale, x.shape)

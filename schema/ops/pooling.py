@@ -3,6 +3,7 @@
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.ops.axes import require_vector
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.rules import LIMIT, require_floats
 from mnnx.schema.ops.windows import ConvGeometry, check_windows, per_dim, window_geometry
@@ -147,6 +148,7 @@ class MaxUnpool(Op):
         shape = self.unpooled_shape(x.shape)
         if output_shape is None:
             return Spec(x.dtype, shape)
+        require_vector(output_shape, "output_shape")
         wanted = output_shape.ints()
         require(len(wanted) == x.rank and wanted[:2] == x.shape[:2], f"output_shape must be N, C and spatial dims; it is {list(wanted)}")
         require(all(0 < n < LIMIT for n in wanted[2:]), f"output_shape must be positive; it is {list(wanted)}")

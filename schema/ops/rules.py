@@ -9,6 +9,12 @@ from mnnx.schema.ops.elementwise import FLOATS
 LIMIT = 2**31
 
 
+def require_given(**specs: Spec | None) -> None:
+    """None of these inputs may be left out."""
+    for name, spec in specs.items():
+        require(spec is not None, f"{name} must be given")
+
+
 def require_floats(**specs: Spec | None) -> None:
     """Every given tensor must be of a float type of 16, 32 or 64 bits, all of the same one."""
     given = {name: spec for name, spec in specs.items() if spec is not None}
@@ -34,4 +40,4 @@ def require_shape(name: str, spec: Spec | None, *shapes: tuple[int, ...]) -> Non
         require(spec.shape in shapes, f"{name} must have the shape {wanted}; it has {list(spec.shape)}")
 
 
-__all__ = ["FLOATS", "LIMIT", "axis_of", "require_floats", "require_same_dtype", "require_shape"]
+__all__ = ["FLOATS", "LIMIT", "axis_of", "require_floats", "require_given", "require_same_dtype", "require_shape"]
