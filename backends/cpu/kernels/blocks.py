@@ -195,6 +195,43 @@ class Gather(NamedTuple):
     slot_bytes: int
 
 
+class Recurrent(NamedTuple):
+    """recurrent.layer: all directions of an LSTM, GRU or RNN."""
+
+    gates: int  # the inputs' part of the gates: rows per direction, time and sequence
+    row_bytes: int
+    gates_time: int  # bytes from one step to the next
+    gates_batch: int  # from one sequence to the next
+    gates_direction: int
+    weights: int  # recurrent ones, in panels
+    weights_direction: int
+    bias: int  # of the recurrent part, one row of gates per direction
+    directions: int
+    batch: int
+    steps: int
+    hidden: int
+    padded: int  # hidden units rounded up to whole vectors
+    panels: int
+    first_panels: int  # those without the gate that waits for the reset
+    lengths: int  # int32 per sequence; 0: all take all steps
+    initial_h: int  # 0: zeros
+    initial_c: int
+    state_direction: int  # bytes between directions of initial and last states
+    state_batch: int
+    all: int  # hidden states of all steps; 0: not wanted
+    all_time: int
+    all_direction: int
+    all_batch: int
+    last_h: int  # 0: not wanted
+    last_c: int
+    reversed: int  # bit d: direction d runs backwards
+    flags: int
+    slots: int
+    memory: int
+    slot_bytes: int  # 3 states and a row of gates per row of a tile
+    parameters: int  # of no activation, two floats
+
+
 class Reduction(NamedTuple):
     """pooling.whole: one number per row of a matrix."""
 
