@@ -93,6 +93,12 @@ class ImageProcess:
         self.config = config or ImageProcessConfig()
         self.matrix = matrix
 
+    def set_matrix(self, matrix: CVMatrix | np.ndarray | None) -> None:
+        """Sets `matrix`, by MNN's name for it too."""
+        self.matrix = matrix
+
+    setMatrix = set_matrix  # noqa: N815
+
     def convert(
         self,
         image: Any,

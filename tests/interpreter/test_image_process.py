@@ -200,7 +200,9 @@ def test_matrix_is_a_cvmatrix_too():
     matrix = CVMatrix()
     matrix.setScale(2, 2)
     matrix.postTranslate(1, 0)
-    actual = ImageProcess(ImageProcessConfig("RGB", "RGB"), matrix).convert(image, (4, 4))
+    process = ImageProcess(ImageProcessConfig("RGB", "RGB"))
+    process.setMatrix(matrix)
+    actual = process.convert(image, (4, 4))
     np.testing.assert_array_equal(actual[0], image[0:8:2, 1:9:2].transpose(2, 0, 1))
 
 
