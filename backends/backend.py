@@ -63,8 +63,8 @@ class Creators:
 
         return register
 
-    def find(self, op: Op) -> tuple[Creator, Support] | None:
-        return self._creators.get(type(op))
+    def find(self, op_class: type[Op]) -> tuple[Creator, Support] | None:
+        return self._creators.get(op_class)
 
 
 class SharedWeights:
@@ -111,6 +111,11 @@ class Backend(ABC):
     def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
         """The execution of a supported op."""
 
+    @classmethod
+    def execution_kind(cls, op_class: type[Op]) -> str:
+        """How this device runs an op, for lists of what is supported: "native", "numpy", or "" where it doesn't, whatever the Specs."""
+        return ""
+
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
         """A fresh piece of device memory (a tensor's `memory`), aligned for any kernel. Raises BackendError when there is none left."""
@@ -155,13 +160,18 @@ def backend_names() -> list[str]:
 
 def create_backend(name: str, config: Any, shared: Any) -> Backend:
     """A new Backend of that name. Raises BackendUnavailable for an unknown name, or where its driver or device is missing."""
+    return backend_creator(name)(config, shared)
+
+
+def backend_creator(name: str) -> Callable[..., Backend]:
+    """What makes a Backend of that name: its class, or a function. Raises BackendUnavailable for an unknown name."""
     creator = _BACKENDS.get(name) or _entry_points().get(name)
     if creator is None:
         raise BackendUnavailable(f"there is no backend {name!r}; known ones: {', '.join(backend_names())}")
     if isinstance(creator, str):
         module, _, attribute = creator.partition(":")
         creator = getattr(importlib.import_module(module), attribute)
-    return creator(config, shared)
+    return creator
 
 
 def _entry_points() -> dict[str, str]:

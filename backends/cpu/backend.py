@@ -46,6 +46,12 @@ class CpuBackend(Backend):
             return found[0](op, self, inputs, outputs)
         return HostExecution(op, self)
 
+    @classmethod
+    def execution_kind(cls, op_class: type[Op]) -> str:
+        if creators.find_for(op_class) is not None:
+            return "native"
+        return "numpy" if registry.find(op_class) else ""
+
     def allocate(self, nbytes: int) -> np.ndarray:
         try:
             return aligned(nbytes)

@@ -15,10 +15,15 @@ _LOADED: set[str] = set()
 
 
 def find(op: Op) -> tuple[Creator, Support] | None:
-    """How to make a native execution of an op, and the check whether that serves given Specs; None where there is none."""
-    _load(family(type(op)))
-    found = creator.find(op)
-    if found is None and type(op) in elementwise.TABLE:
+    """As `find_for`, for an op's class."""
+    return find_for(type(op))
+
+
+def find_for(op_class: type[Op]) -> tuple[Creator, Support] | None:
+    """How to make native executions of an op class, and the check whether that serves given Specs; None where there is none."""
+    _load(family(op_class))
+    found = creator.find(op_class)
+    if found is None and op_class in elementwise.TABLE:
         from mnnx.backends.cpu.executions import elementwise as native
 
         return native.create, native.supports

@@ -1,0 +1,72 @@
+"""A process that starts an engine, loads a model, runs it once, and says in JSON how long each took.
+
+    python -m mnnx.tools.cold_start ENGINE BACKEND THREADS MODEL < pickled feed
+
+`mnnx benchmark` starts it.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import sys
+import time
+from pathlib import Path
+
+
+def main() -> None:
+    engine, backend, threads, model = sys.argv[1:]
+    data = sys.stdin.buffer.read()
+    steps = {}
+    start = time.perf_counter()
+    if engine == "mnnx":
+        import mnnx
+
+        interpreter_class, config_class = mnnx.Interpreter, mnnx.ScheduleConfig  # what `import mnnx` leaves for later
+        steps["import_ms"] = _since(start)
+        start = time.perf_counter()
+        session = interpreter_class.from_file(model).create_session(config_class(backend=backend, num_threads=int(threads)))
+        run = session.run
+    else:
+        import onnxruntime  # noqa: F401
+
+        steps["import_ms"] = _since(start)
+        start = time.perf_counter()
+        session = onnxruntime_session(model, int(threads))
+        run = lambda feed: session.run(None, feed)  # noqa: E731
+    steps["load_ms"] = _since(start)
+    feed = pickle.loads(data)
+    start = time.perf_counter()
+    run(feed)
+    steps["first_run_ms"] = _since(start)
+    steps["total_ms"] = sum(steps.values())
+    steps["peak_mb"] = _peak_mb()
+    steps["kernels_compiled"] = session.info()["kernels_compiled"] if engine == "mnnx" else 0
+    print(json.dumps(steps))
+
+
+def onnxruntime_session(model: str, threads: int):
+    """An onnxruntime.InferenceSession on the CPU; 0 threads: as many as it likes."""
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _since(start: float) -> float:
+    return (time.perf_counter() - start) * 1e3
+
+
+def _peak_mb() -> float | None:
+    """The largest resident memory of this process, in MiB; None where the system doesn't say."""
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return None
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+    return int(line.split()[1]) / 1024
+
+
+if __name__ == "__main__":
+    main()
