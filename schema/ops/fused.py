@@ -1,7 +1,5 @@
 """Convolutions and matrix products with what follows them: bias, residual sum and activation in one op. The passes make these."""
 
-from typing import Any
-
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.matmul import matmul_shape
@@ -30,11 +28,6 @@ def check_activation(activation: str, parameters: tuple[float, ...]) -> None:
     require(activation in ACTIVATIONS, f"activation must be one of {', '.join(ACTIVATIONS)}; it is {activation!r}")
     wanted = ACTIVATIONS[activation]
     require(len(parameters) == len(wanted), f"{activation} takes the parameters ({', '.join(wanted)}); it has {list(parameters)}")
-
-
-def plain(fused: Op, base: type[Op]) -> Any:
-    """The op of class `base` with the attributes that `fused` shares with it."""
-    return base(**{key: getattr(fused, key) for key in base.fields})
 
 
 @op("mnnx::FusedConv")
