@@ -12,6 +12,7 @@ from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.arguments import address_of, aligned, array_of
 from mnnx.backends.cpu.cores import available_cores
 from mnnx.backends.cpu.host_execution import HostExecution
+from mnnx.backends.cpu.kernel import compiled_count
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.backends.cpu.program import CpuCommandList
 from mnnx.backends.cpu.target import Target
@@ -31,9 +32,15 @@ class CpuBackend(Backend):
         self.config = config.backend_config
         self.threads = config.num_threads or available_cores()
         self.target = Target.host()
+        self._compiled_before = compiled_count()
         self.team = Team(self.threads, config.cpu_ids)
         self.commands = CpuCommandList(self.team)
         self._shared = shared
+
+    @property
+    def kernels_compiled(self) -> int:
+        """Kernels that this process has compiled since the backend was made."""
+        return compiled_count() - self._compiled_before
 
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
         found = creators.find(op)
