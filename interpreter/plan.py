@@ -289,7 +289,7 @@ class Planner:
     def _taken_over(self, step, slot, position, used, buffers, owners) -> int | None:
         """The input whose memory output 0 of this step may take over, if its execution allows that and nobody needs it later."""
         for place in step.execution.in_place:
-            root = self._root(step.inputs[place]) if step.inputs[place] >= 0 else -1
+            root = self._root(step.inputs[place]) if place < len(step.inputs) and step.inputs[place] >= 0 else -1
             if root in buffers and owners[root] is step.backend and used[root] == position and buffers[root].last == position:
                 shared = [i for i in step.inputs if i >= 0 and self._root(i) == root]
                 if len(shared) == 1 and self.specs[root].nbytes == self.specs[step.outputs[slot]].nbytes:

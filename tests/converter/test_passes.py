@@ -1,0 +1,266 @@
+"""Each pass on a small graph: how often it fired, which ops are left, and equal numbers at every level."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import mnnx
+
+HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+
+#: pass → (model, {rewrite: count}, ops that are left)
+MODELS = {
+    "affine-folding": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,4,4] y)
+        <float[4,3,3,3] w, float[4] gamma, float[4] beta, float[4] mean, float[4] variance, float[4,1,1] scale>
+        { c = Conv(x, w)
+          n = BatchNormalization(c, gamma, beta, mean, variance)
+          y = Mul(n, scale) }""",
+        {"channel scale and shift into Conv": 2},
+        {"Conv": 1},
+    ),
+    "epilogue-fusion": (
+        """agraph (float[1,3,6,6] x, float[1,4,6,6] r) => (float[1,4,6,6] y)
+        <float[4,3,1,1] w>
+        { c = Conv(x, w)
+          s = Add(r, c)
+          y = Relu(s) }""",
+        {"residual sum": 1, "activation": 1},
+        {"mnnx::FusedConv": 1},
+    ),
+    "epilogue-fusion of a matrix product": (
+        """agraph (float[2,5,8] x) => (float[2,5,6] y)
+        <float[8,6] w, float[6] b>
+        { p = MatMul(x, w)
+          s = Add(p, b)
+          y = Sigmoid(s) }""",
+        {"bias into MatMul": 1, "activation": 1},
+        {"mnnx::FusedMatMul": 1},
+    ),
+    "epilogue-fusion of a Gemm": (
+        """agraph (float[5,8] x) => (float[5,6] y)
+        <float[6,8] w, float[6] b>
+        { p = Gemm<transB = 1, alpha = 0.5>(x, w, b)
+          y = LeakyRelu<alpha = 0.2>(p) }""",
+        {"Gemm to MatMul": 1, "activation": 1},
+        {"mnnx::FusedMatMul": 1},
+    ),
+    "pad-folding": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,7,8] y)
+        <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 2, 0, 0, 2, 2}>
+        { p = Pad(x, pads)
+          y = Conv(p, w) }""",
+        {"zero padding into Conv": 1},
+        {"Conv": 1},
+    ),
+    "activation-recognition of HardSwish": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float low = {0}, float high = {6}>
+        { a = Add(x, three)
+          c = Clip(a, low, high)
+          m = Mul(x, c)
+          y = Div(m, high) }""",
+        {"HardSwish": 1},
+        {"HardSwish": 1},
+    ),
+    "activation-recognition of HardSigmoid": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float low = {0}, float high = {6}>
+        { a = Add(x, three)
+          c = Clip(a, low, high)
+          y = Div(c, high) }""",
+        {"HardSigmoid": 1},
+        {"HardSigmoid": 1},
+    ),
+    "activation-recognition of Swish": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        { s = Sigmoid(x)
+          y = Mul(s, x) }""",
+        {"Swish": 1},
+        {"Swish": 1},
+    ),
+    "activation-recognition of Gelu": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float root = {1.4142135}, float one = {1}, float half = {0.5}>
+        { d = Div(x, root)
+          e = Erf(d)
+          a = Add(e, one)
+          h = Mul(x, half)
+          y = Mul(h, a) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with tanh": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float k = {0.044715}, float c = {0.7978845608}, float one = {1}, float half = {0.5}>
+        { p = Pow(x, three)
+          q = Mul(p, k)
+          r = Add(x, q)
+          s = Mul(r, c)
+          t = Tanh(s)
+          a = Add(t, one)
+          m = Mul(x, a)
+          y = Mul(m, half) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "layer-norm-recognition": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float two = {2}, float epsilon = {0.00001}, float[8] gamma, float[8] beta>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Pow(d, two)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          n = Div(d, r)
+          g = Mul(n, gamma)
+          y = Add(g, beta) }""",
+        {"LayerNormalization": 1},
+        {"LayerNormalization": 1},
+    ),
+    "movement": (
+        """agraph (float[2,3,4] x) => (float[6,4] y)
+        <int64[3] first = {3, 2, 4}, int64[2] second = {6, -1}>
+        { a = Transpose<perm = [1, 0, 2]>(x)
+          b = Transpose<perm = [1, 0, 2]>(a)
+          c = Reshape(b, first)
+          y = Reshape(c, second) }""",
+        {"Transpose of Transpose": 1, "Reshape of Reshape": 1},
+        {"Reshape": 1},
+    ),
+    "constant-folding": (
+        """agraph (float[2,3] x) => (float[3,2] y)
+        <float[3] a, float[3] b>
+        { s = Add(a, b)
+          h = Shape(x)
+          z = Cast<to = 1>(h)
+          t = ReduceSum(z)
+          u = Mul(s, t)
+          v = Add(x, u)
+          y = Transpose<perm = [1, 0]>(v) }""",
+        {"Add": 1, "Shape": 1, "Cast": 1, "ReduceSum": 1, "Mul": 1},
+        {"Add": 1, "Transpose": 1},
+    ),
+    "common-subexpressions": (
+        """agraph (float[2,3] x) => (float[2,3] y)
+        { a = Exp(x)
+          b = Exp(x)
+          c = Sqrt(a)
+          d = Sqrt(b)
+          y = Add(c, d) }""",
+        {"Exp": 1, "Sqrt": 1},
+        {"Exp": 1, "Sqrt": 1, "Add": 1},
+    ),
+    "identity-elimination": (
+        """agraph (float[2,3] x) => (float[2,3] y)
+        { a = Identity(x)
+          b = Cast<to = 1>(a)
+          c = Dropout(b)
+          d = Exp(c)
+          y = Identity(d) }""",
+        {"Identity": 3, "Cast": 1},
+        {"Exp": 1},
+    ),
+}
+
+
+def _filled(text: str) -> onnx.ModelProto:
+    """The model with seeded positive weights for what the text declares without values."""
+    model = onnx.parser.parse_model(HEADER + text)
+    rng = np.random.default_rng(3)
+    for info in model.graph.value_info:
+        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.uniform(0.5, 1.5, shape).astype(np.float32), info.name))
+    del model.graph.value_info[:]
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_pass_rewrites_what_it_names(name: str, tmp_path: Path) -> None:
+    text, counts, left = MODELS[name]
+    report = mnnx.convert(_filled(text), tmp_path / "model.mnnx")
+    done: Counter[str] = Counter()
+    for result in report.passes:
+        if result.name == name.split(" of ")[0]:
+            done.update(result.counts)
+    assert (dict(done), dict(report.ops_after)) == (counts, left)
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_level_gives_the_reference_result(name: str, level: int, session_of) -> None:
+    model = _filled(MODELS[name][0])
+    rng = np.random.default_rng(5)
+    feed = {
+        info.name: rng.standard_normal([d.dim_value for d in info.type.tensor_type.shape.dim]).astype(np.float32)
+        for info in model.graph.input
+    }
+    (wanted,) = ReferenceEvaluator(model).run(None, feed)
+    got = session_of(model, level=level).run(feed)["y"]
+    np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
+
+
+#: Models that look like a pattern but must be left alone, with the ops that stay.
+LEFT_ALONE = {
+    "a product used twice keeps its activation apart": (
+        """agraph (float[2,8] x) => (float[2,6] y, float[2,6] z)
+        <float[8,6] w>
+        { z = MatMul(x, w)
+          y = Relu(z) }""",
+        {"MatMul": 1, "Relu": 1},
+    ),
+    "a residual that broadcasts is no residual": (
+        """agraph (float[1,3,6,6] x, float[1,4,1,1] r) => (float[1,4,6,6] y)
+        <float[4,3,1,1] w>
+        { c = Conv(x, w)
+          y = Add(c, r) }""",
+        {"Conv": 1, "Add": 1},
+    ),
+    "padding with ones stays": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
+        <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float one = {1}>
+        { p = Pad(x, pads, one)
+          y = Conv(p, w) }""",
+        {"Pad": 1, "Conv": 1},
+    ),
+    "a shift along the width isn't per channel": (
+        """agraph (float[1,3,6,4] x) => (float[1,4,6,4] y)
+        <float[4,3,1,1] w, float[4] shift>
+        { c = Conv(x, w)
+          y = Add(c, shift) }""",
+        {"Conv": 1, "Add": 1},
+    ),
+    "random numbers are not merged": (
+        """agraph (float[2,3] x) => (float[2,3] y)
+        { a = RandomNormalLike(x)
+          b = RandomNormalLike(x)
+          y = Sub(a, b) }""",
+        {"RandomNormalLike": 2, "Sub": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
+    text, left = LEFT_ALONE[name]
+    assert dict(mnnx.convert(_filled(text), tmp_path / "model.mnnx").ops_after) == left
+
+
+def test_fused_tensor_is_reported_with_its_pass_and_level(session_of) -> None:
+    session = session_of(_filled(MODELS["epilogue-fusion"][0]))
+    feed = {"x": np.zeros((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
+    with pytest.raises(mnnx.InputError, match=r"'c' no longer exists: the pass epilogue-fusion fused it away.*level=1"):
+        session.run(feed, outputs=["c"])
+
+
+def test_tensor_is_there_at_the_level_that_keeps_it(session_of) -> None:
+    session = session_of(_filled(MODELS["epilogue-fusion"][0]), level=1)
+    feed = {"x": np.ones((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
+    assert session.run(feed, outputs=["c"])["c"].shape == (1, 4, 6, 6)
