@@ -86,6 +86,9 @@ class SharedWeights:
 class CommandList(ABC):
     """The recorded work of a plan on one backend; units are ranges of it."""
 
+    #: The command at which the last `submit` failed, where the device can tell.
+    failed: int | None = None
+
     @abstractmethod
     def __len__(self) -> int: ...
 

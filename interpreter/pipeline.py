@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.interpreter.faults import blaming
+from mnnx.interpreter.faults import blamed, blaming
 from mnnx.interpreter.unit import CallbackStop, OperatorInfo, Unit
 
 Callback = Callable[[Sequence[DeviceTensor | None], OperatorInfo], bool | None]
@@ -47,9 +47,19 @@ class Pipeline:
         for source, copy in self.transfers:
             copy.copy_from_host(source.copy_to_host())
         if hooks is None:
-            self.commands.submit(0, len(self.commands))
+            self._submit(0, len(self.commands))
             return
         for unit in self.units:
             hooks.before(unit.inputs, unit.info)
-            self.commands.submit(unit.first, unit.last)
+            self._submit(unit.first, unit.last)
             hooks.after(unit.outputs, unit.info)
+
+    def _submit(self, first: int, last: int) -> None:
+        try:
+            self.commands.submit(first, last)
+        except Exception as error:
+            failed = self.commands.failed
+            for unit in self.units:
+                if failed is not None and unit.first <= failed < unit.last:
+                    raise blamed(error, unit.node, [t and t.spec for t in unit.inputs]) from error
+            raise

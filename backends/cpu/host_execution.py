@@ -7,7 +7,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Tensors
 from mnnx.backends.cpu.arguments import array_of
 from mnnx.backends.cpu.numpy_executions import registry
-from mnnx.errors import BackendError, InputError, LimitExceeded, MnnxError
+from mnnx.errors import BackendError
 from mnnx.schema import dtypes
 
 
@@ -20,16 +20,8 @@ class HostExecution(Execution):
         op = self.op
 
         def run() -> None:
-            try:
-                with np.errstate(all="ignore"):
-                    results = registry.run(op, list(arrays))
-            except MnnxError:
-                raise
-            except MemoryError as error:
-                raise LimitExceeded(f"{op.name}: not enough memory ({error})") from error
-            except Exception as error:  # values that break a rule of the op, in whatever way NumPy tells it
-                got = ", ".join(str(tensor.spec) for tensor in inputs if tensor is not None)
-                raise InputError(f"{op.name} can't run on inputs {got}: {error}") from error
+            with np.errstate(all="ignore"):
+                results = registry.run(op, list(arrays))
             for index, target in enumerate(targets):
                 if target is not None:
                     target[...] = _checked(op.name, index, results[index] if index < len(results) else None, target)

@@ -24,7 +24,7 @@ class CpuCommandList(CommandList):
         self.team = team
         self._units: list[tuple[Kernel, np.ndarray, int] | Callable[[], None]] = []
         self._kept: list[Any] = []
-        self._faults: list[str] = []
+        self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
         self._status = aligned(16).view(np.int64)
         self._program = self._counters = None
         self._stretches: list[np.ndarray] = []
@@ -54,9 +54,10 @@ class CpuCommandList(CommandList):
     def fault(self, message: str) -> tuple[int, int]:
         """Two numbers for an argument block: where a kernel reports that a value is illegal, and what it writes there.
 
-        The kernel does so with `report(address, code, value)`; the run ends with InputError(message.format(value)).
+        The kernel, which is the next one to be recorded, does so with `report(address, code, value)`; the run ends with
+        InputError(message.format(value)).
         """
-        self._faults.append(message)
+        self._faults.append((message, len(self._units)))
         return address_of(self._status), len(self._faults)
 
     def submit(self, first: int, last: int) -> None:
@@ -69,7 +70,11 @@ class CpuCommandList(CommandList):
                 if self._status[0]:
                     self._raise_fault()
             else:
-                step()
+                try:
+                    step()
+                except BaseException:
+                    self.failed = self._units.index(step)
+                    raise
 
     def release(self) -> None:
         """Forgets all units, when no thread looks at them any more."""
@@ -83,7 +88,8 @@ class CpuCommandList(CommandList):
     def _raise_fault(self) -> None:
         code, value = self._status.tolist()
         self._status[:] = 0
-        raise InputError(self._faults[code - 1].format(value))
+        message, self.failed = self._faults[code - 1]
+        raise InputError(message.format(value))
 
     def _unseal(self) -> None:
         if self._program is not None:
