@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import time
 from collections import Counter
@@ -35,13 +36,15 @@ def convert(
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
     a little. progress(stage, fraction) is called as the conversion goes on.
 
-    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model or a target that can't be
-    written.
+    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a target that can't be
+    written, or where the package onnx isn't installed.
     """
-    from mnnx.converter.frontends.onnx.importer import import_model
-
     if level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    if importlib.util.find_spec("onnx") is None:
+        raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
+    from mnnx.converter.frontends.onnx.importer import import_model
+
     say = progress or (lambda stage, fraction: None)
     start = time.perf_counter()
     say("import", 0.0)

@@ -18,9 +18,9 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import LimitExceeded
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.flops import flops
-from mnnx.interpreter.geometry.region import is_view
+from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
-from mnnx.interpreter.memory import Buffer, MemoryPlan, plan_memory
+from mnnx.interpreter.memory import ALIGNMENT, Buffer, MemoryPlan, plan_memory
 from mnnx.interpreter.pipeline import Hooks, Pipeline
 from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.unit import Placement, Unit
@@ -96,7 +96,7 @@ class Planner:
         self.known: dict[int, np.ndarray] = dict(previous.known) if previous else {}
         self.specs.update((i, tensor.spec) for i, tensor in self.tensors.items())
         self.specs.update((i, Spec.of(array)) for i, array in self.known.items())
-        self.alias: dict[int, int] = {}  # a view → the value whose memory it shares
+        self.views: dict[int, tuple[int, int]] = {}  # a view → the value in whose memory it lies, and its first byte there
         self.constants: set[int] = set()
         self.steps: list[_Step] = []
         self.dynamic: list[Node] = []
@@ -197,19 +197,21 @@ class Planner:
         for index, raster in zip(node.outputs, rasters, strict=False):
             if index < 0:
                 continue
-            source = self._viewed(node, raster)
-            if source is not None:
-                self.alias[index] = source
+            view = self._viewed(node, raster)
+            if view is not None:
+                self.views[index] = view
                 self._place_row(node, index, self.runtime.main, "")
             else:
-                self._add_step(node, raster, node.inputs, [index])
+                read = [i if position in raster.sources else -1 for position, i in enumerate(node.inputs)]
+                self._add_step(node, raster, read, [index])
 
-    def _viewed(self, node: Node, raster: Raster) -> int | None:
-        """The value whose memory a raster's result can share: the one source that it copies whole."""
-        if len(raster.sources) != 1:
+    def _viewed(self, node: Node, raster: Raster) -> tuple[int, int] | None:
+        """Where a raster's result already lies, as it is one dense, aligned piece of one source: (the source, its first byte there)."""
+        found = piece(raster)
+        if found is None or node.inputs[found[0]] in self.known or node.inputs[found[0]] in self.constants:
             return None
-        source = node.inputs[raster.sources[0]]
-        return source if source not in self.known and is_view(raster, self.specs[source].size) else None
+        offset = found[1] * raster.dtype.itemsize
+        return (node.inputs[found[0]], offset) if offset % ALIGNMENT == 0 else None
 
     def _add_step(self, node: Node, op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         specs = [None if i < 0 else self.specs[i] for i in inputs]
@@ -228,8 +230,8 @@ class Planner:
 
     # ---- memory
     def _root(self, index: int) -> int:
-        while index in self.alias:
-            index = self.alias[index]
+        while index in self.views:
+            index = self.views[index][0]
         return index
 
     def _on_device(self, index: int) -> bool:
@@ -302,16 +304,14 @@ class Planner:
         if index in self.tensors:
             return self.tensors[index]
         spec = self.specs[index]
-        root = self._root(index)
-        if root in self.tensors:
-            base = self.tensors[root]
-            tensor = DeviceTensor(self.graph.values[index].name, spec, base.backend, base.memory, base.offset)
+        if index in self.views:
+            source, offset = self.views[index]
+            base = self._tensor(source, backend)
+            tensor = DeviceTensor(self.graph.values[index].name, spec, base.backend, base.memory, base.offset + offset)
             self.tensors[index] = tensor
             return tensor
-        array = self.known[root] if root in self.known else self.runtime.constant(self.graph, root)
-        name = f"{self.graph.name}/{self.graph.values[root].name}" if root in self.constants else ""
-        constant = backend.constant(name, array)
-        return DeviceTensor(self.graph.values[index].name, spec, backend, constant.memory, constant.offset, array.reshape(spec.shape))
+        name = f"{self.graph.name}/{self.graph.values[index].name}" if index in self.constants else ""
+        return backend.constant(name, self.known[index] if index in self.known else self.runtime.constant(self.graph, index))
 
     def _pipelines(self) -> list[Pipeline]:
         """Groups the steps into runs on one backend; a tensor of another backend is copied over once."""

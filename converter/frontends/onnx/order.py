@@ -10,9 +10,12 @@ import onnx
 def in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     """The graph's nodes, each after the ones it depends on, otherwise in the file's order. Nodes on a cycle come last, as they are."""
     makers = {output: index for index, node in enumerate(graph.node) for output in node.output if output}
-    needs = [{makers[name] for name in _used(node) if name in makers} - {index} for index, node in enumerate(graph.node)]
+    # Of several Constant nodes with one output the last counts, as for initializers; exporters have written such models.
+    nodes = [n for i, n in enumerate(graph.node) if n.op_type != "Constant" or not n.output or makers.get(n.output[0]) == i]
+    makers = {output: index for index, node in enumerate(nodes) for output in node.output if output}
+    needs = [{makers[name] for name in _used(node) if name in makers} - {index} for index, node in enumerate(nodes)]
     if all(max(need, default=-1) < index for index, need in enumerate(needs)):
-        return list(graph.node)
+        return nodes
     ordered: list[int] = []
     done: set[int] = set()
     started: set[int] = set()
@@ -29,7 +32,7 @@ def in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
             if index not in done:
                 done.add(index)
                 ordered.append(index)
-    return [graph.node[index] for index in ordered]
+    return [nodes[index] for index in ordered]
 
 
 def _used(node: onnx.NodeProto) -> Iterator[str]:
