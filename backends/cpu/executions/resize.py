@@ -1,0 +1,70 @@
+"""Resize of the last two dims on the CPU, in float32 and all modes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.schema.ops.base import DataDependent, Op
+from mnnx.schema.ops.resize import Resize, Taps
+
+_UNROLLED = (1, 2, 4)  # numbers of taps that have kernels of their own
+
+
+def _supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype != np.float32 or inputs[0].rank == 0:
+        return f"no kernel for {inputs[0]}"
+    try:
+        scalings = op.scalings(*(*inputs, None, None, None)[:4])
+    except DataDependent:
+        return "no kernel for sizes that are computed"
+    taps = [op.taps(scaling) for scaling in scalings]
+    if any(t is not None for t in taps[:-2]):
+        return "no kernel for dims before the last two"
+    return "no kernel for extrapolation" if any(t is not None and t.outside is not None for t in taps) else None
+
+
+@creator(Resize, supports=_supports)
+def create(op: Resize, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return _Resize(op, backend, inputs, outputs)
+
+
+class _Resize(Execution):
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        super().__init__(op, backend)
+        dims = list(zip(inputs[0].shape, op.scalings(*(*inputs, None, None, None)[:4]), strict=True))
+        dims = dims if len(dims) > 1 else [(1, None), *dims]
+        self.planes = math.prod(size for size, _ in dims[:-2])
+        (self.height, rows), (self.width, columns) = dims[-2:]
+        self.row_taps, self.column_taps = (_table(None if s is None else op.taps(s), n) for n, s in dims[-2:])
+        self.rows, self.columns = self.row_taps[0].shape[1], self.column_taps[0].shape[1]
+        self.chunks = max(1, min(self.planes * self.rows, backend.chunks(outputs[0].size)))
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return 4 * self.width * self.chunks
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        if outputs[0].spec.size == 0:
+            return
+        tables = (*self.row_taps, *self.column_taps)
+        counts = (len(self.row_taps[0]), len(self.column_taps[0]))
+        block = arguments(
+            inputs[0], outputs[0], self.planes, self.height, self.width, self.rows, self.columns, *map(address_of, tables), *counts, scratch
+        )
+        row_taps, column_taps = (count if count in _UNROLLED else 0 for count in counts)
+        function = kernel("resize", row_taps=row_taps, column_taps=column_taps)
+        self.backend.commands.record(function, block, self.chunks, keep=tables)
+
+
+def _table(taps: Taps | None, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Positions int32 and weights float32, both [taps, output size]."""
+    if taps is None:
+        return np.arange(size, dtype=np.int32)[None], np.ones((1, size), np.float32)
+    index = np.ascontiguousarray(taps.index.T, np.int32)
+    weights = np.ones(index.shape) if taps.weights is None else taps.weights.T
+    return index, np.ascontiguousarray(weights, np.float32)
