@@ -1,7 +1,9 @@
 """Ops that ONNX Runtime adds to ONNX and that no composition of ours expresses."""
 
+import numpy as np
+
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.rules import require_floats
+from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
 
 
 @op("com.microsoft::Inverse")
@@ -12,3 +14,99 @@ class Inverse(Op):
         require_floats(x=x)
         require(x.rank >= 2 and x.shape[-1] == x.shape[-2], f"Inverse needs square matrices; x is {x}")
         return Spec(x.dtype, x.shape)
+
+
+@op("mnnx::AttentionMask")
+class AttentionMask(Op):
+    """Which keys may be seen, bool [N, 1, 1 or Lq, total], by any of the masks of ONNX Runtime's attention ops.
+
+    mask: [N] numbers of keys; [2 N] ends of the keys, then their starts; [N, total] or [N, Lq, total], positive where seen; [N, 1, most,
+    most], of which the last Lq of the first `total` rows, and the first `total` columns count. sizes: N and Lq; total: a scalar.
+    """
+
+    def infer(self, mask: Spec, sizes: Spec, total: Spec) -> Spec:
+        require(sizes.size == 2 and total.size == 1, f"sizes and total must be two values and one; they are {sizes} and {total}")
+        (batch, queries), (keys,) = sizes.ints(), total.ints()
+        require(mask.dtype.kind in "iufb", f"the mask must be numbers; it is {mask}")
+        require(0 <= queries <= keys or mask.rank < 4, f"there must be as many keys as queries; there are {keys} and {queries}")
+        square = mask.rank == 4 and keys <= mask.shape[2] and keys <= mask.shape[3] and mask.shape[:2] == (batch, 1)
+        known = ((batch,), (2 * batch,), (batch, keys), (batch, queries, keys))
+        require(square or mask.shape in known, f"the mask of {batch} x {queries} queries and {keys} keys can't be {mask}")
+        return Spec(np.dtype(bool), (batch, 1, queries if mask.rank > 2 else 1, keys))
+
+
+@op("com.microsoft::GroupQueryAttention")
+class GroupQueryAttention(Op):
+    """Attention with a cache of keys and values, of which each sequence of the batch has filled its own length.
+
+    q [N, L, H * D], k and v [N, L, Hkv * D], or all in q [N, L, (H + 2 Hkv) * D]; past key and value [N, Hkv, P, D]; seqlens_k [N]: the
+    keys of each sequence after this call, less one; total_length: their maximum; cos and sin [positions, rotated / 2]; position_ids
+    [N, L]; attention_bias, added to the scores [N or 1, H or 1, L, total]; head_sink [H]: one more score per head in the softmax.
+    Outputs: y [N, L, H * D] and the present key and value [N, Hkv, max(P, total), D].
+
+    Query i of a sequence with T keys is key T - L + i, and sees keys up to itself (all, where not `causal`), or the last
+    local_window_size of them. smooth_softmax: a head_sink of 0.
+    """
+
+    num_heads: int
+    kv_num_heads: int
+    causal: bool = True
+    do_rotary: bool = False
+    local_window_size: int = -1
+    rotary_interleaved: bool = False
+    scale: float | None = None
+    smooth_softmax: bool = False
+    softcap: float = 0.0
+
+    def check(self):
+        require(0 < self.kv_num_heads <= self.num_heads < LIMIT, f"there must be heads: {self.num_heads} and {self.kv_num_heads}")
+        require(self.num_heads % self.kv_num_heads == 0, f"kv_num_heads {self.kv_num_heads} must divide num_heads {self.num_heads}")
+
+    def head_size(self, q: tuple[int, ...], packed: bool) -> int:
+        """D, by q's shape."""
+        heads = self.num_heads + 2 * self.kv_num_heads if packed else self.num_heads
+        require(len(q) == 3 and q[2] > 0 and q[2] % heads == 0, f"q must have the shape [N, L, {heads} * D]; it is {list(q)}")
+        return q[2] // heads
+
+    def infer(
+        self,
+        q: Spec,
+        k: Spec | None,
+        v: Spec | None,
+        past_key: Spec | None,
+        past_value: Spec | None,
+        seqlens_k: Spec,
+        total_length: Spec,
+        cos: Spec | None = None,
+        sin: Spec | None = None,
+        position_ids: Spec | None = None,
+        attention_bias: Spec | None = None,
+        head_sink: Spec | None = None,
+    ) -> tuple[Spec, Spec, Spec]:
+        require_floats(q=q, k=k, v=v, past_key=past_key, past_value=past_value, cos=cos, sin=sin, attention_bias=attention_bias)
+        require((k is None) == (v is None) and (past_key is None) == (past_value is None), "keys and values must be given together")
+        head = self.head_size(q.shape, k is None)
+        batch, length = q.shape[:2]
+        for name, spec in (("k", k), ("v", v)):
+            require_shape(name, spec, (batch, length, self.kv_num_heads * head))
+        past = 0 if past_key is None or past_key.rank != 4 else past_key.shape[2]
+        for name, spec in (("past_key", past_key), ("past_value", past_value)):
+            require_shape(name, spec, (batch, self.kv_num_heads, past, head))
+        for name, spec in (("seqlens_k", seqlens_k), ("total_length", total_length), ("position_ids", position_ids)):
+            require(spec is None or spec.dtype in (np.int32, np.int64), f"{name} must be integers; it is {spec}")
+        require_shape("seqlens_k", seqlens_k, (batch,), (batch, 1))
+        require(total_length.size == 1, f"total_length must be a scalar; it is {total_length}")
+        require_shape("position_ids", position_ids, (batch, length))
+        require_shape("head_sink", head_sink, (self.num_heads,))
+        if self.do_rotary:
+            require(cos is not None and sin is not None, "cos and sin must be given for rotary embeddings")
+            require(cos.rank == 2 and 0 < cos.shape[1] <= head // 2, f"cos must be [positions, {head // 2} or less]; it is {cos}")
+            require_shape("sin", sin, cos.shape)
+        total = total_length.ints()[0]
+        require(length <= total < LIMIT, f"the total length must be {length} or more; it is {total}")
+        if attention_bias is not None:
+            scores = (batch, self.num_heads, length, total)
+            fits = attention_bias.rank == 4 and all(n in (1, m) for n, m in zip(attention_bias.shape, scores, strict=True))
+            require(fits, f"attention_bias must broadcast to {list(scores)}; it is {attention_bias}")
+        present = Spec(q.dtype, (batch, self.kv_num_heads, max(past, total), head))
+        return Spec(q.dtype, (batch, length, self.num_heads * head)), present, present
