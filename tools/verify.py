@@ -104,7 +104,7 @@ def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float) -> dict[
     if not np.array_equal(a[~finite], b[~finite], equal_nan=True) or not np.isfinite(a[finite]).all():
         places = int(np.count_nonzero(~((a == b) | (np.isnan(a) & np.isnan(b)) | (finite & np.isfinite(a)))))
         return row | {"note": f"NaN or infinity in {places} other places"}
-    error = float(np.abs(a - b, where=finite, out=np.zeros(b.shape)).max())
+    error = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
     allowed = atol + rtol * float(np.abs(b[finite]).max(initial=0.0))
     return row | {"equal": error <= allowed, "error": error, "allowed": allowed}
 

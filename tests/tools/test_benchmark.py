@@ -1,0 +1,40 @@
+"""`mnnx benchmark`: rows for every engine, each from a process of its own where it says so."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+SHAPE = ("--shape", "image=1,3,8,8", "--seconds", "0.01")
+
+
+def test_cold_and_warm_rows_of_every_engine(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1,2", "--against-onnxruntime", "--json")
+    assert result.exit_code == 0, result.stderr
+    report = json.loads(result.stdout)
+    engines = {("mnnx", "cpu", 1), ("mnnx", "cpu", 2), ("onnxruntime", "cpu", 1), ("onnxruntime", "cpu", 2)}
+    for kind in ("cold", "warm"):
+        assert {(row["engine"], row["backend"], row["threads"]) for row in report[kind]} == engines
+    for row in report["cold"]:
+        assert row["total_ms"] >= row["import_ms"] + row["load_ms"]
+        assert row["peak_mb"] > 5
+    for row in report["warm"]:
+        assert row["runs"] >= 1
+        assert 0 < row["min_ms"] <= row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"]
+
+
+def test_tables(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--no-cold")
+    assert result.exit_code == 0, result.stderr
+    assert "cold" not in result.stdout
+    assert "p99 ms" in result.stdout
+
+
+def test_onnxruntime_needs_the_onnx_file(mnnx_command) -> None:
+    assert mnnx_command("benchmark", "model.mnnx", "--against-onnxruntime").exit_code == 2
+
+
+def test_an_unknown_backend_is_an_error(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--backends", "cpu,abacus", "--no-cold")
+    assert result.exit_code == 1
+    assert "abacus" in result.stderr

@@ -1,0 +1,126 @@
+"""`mnnx convert`: the report, and errors that leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import mnnx
+
+
+def _folder(path: Path) -> set[str]:
+    return {entry.name for entry in path.iterdir()}
+
+
+def test_converts_and_reports(mnnx_command, classifier: Path) -> None:
+    target = classifier.with_suffix(".mnnx")
+    result = mnnx_command("convert", classifier, target)
+    assert result.exit_code == 0
+    assert "ops      5 → 4 (level 2)" in result.stdout
+    assert "dynamic  image [N, 3, H, W]" in result.stdout
+    assert mnnx.Interpreter.from_file(target).metadata["labels"].startswith("cat")
+
+
+def test_verbose_says_what_each_pass_did(mnnx_command, classifier: Path) -> None:
+    assert "epilogue-fusion: 1 in" in mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "-v").stdout
+
+
+def test_quiet_prints_nothing(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--quiet")
+    assert (result.exit_code, result.output) == (0, "")
+
+
+def test_level_0_keeps_every_op(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--level", 0, "--json")
+    report = json.loads(result.stdout)
+    assert report["op_counts_after"] == report["op_counts_before"]
+    assert report["dynamic_dims"] == {"image": ["N", 3, "H", "W"]}
+    assert report["target_bytes"] == classifier.with_suffix(".mnnx").stat().st_size
+
+
+def test_an_unsupported_op_is_named_with_its_node(mnnx_command, saved) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17, "my.ops": 1]>
+        g (float[2] x) => (float[2] y, float[2] z) { y = my.ops.Wobble(x) z = my.ops.Jiggle(x) }"""
+    )
+    result = mnnx_command("convert", source, source.with_suffix(".mnnx"))
+    assert result.exit_code == 1
+    assert "my.ops::Wobble (opset 1): 'Wobble_0'" in result.stderr
+    assert "my.ops::Jiggle (opset 1): 'Jiggle_1'" in result.stderr
+    assert result.stdout == ""
+    assert _folder(source.parent) == {"model.onnx"}
+
+
+@pytest.mark.parametrize("target", ["no/such/folder/out.mnnx", "classifier.onnx/out.mnnx", "."])
+def test_a_target_that_cant_be_written_is_an_error(mnnx_command, classifier: Path, target: str) -> None:
+    result = mnnx_command("convert", classifier, classifier.parent / target)
+    assert result.exit_code == 1
+    assert "can't be written" in result.stderr
+    assert _folder(classifier.parent) == {"classifier.onnx"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_an_unwritable_folder_is_an_error(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "locked"
+    folder.mkdir(mode=0o500)
+    result = mnnx_command("convert", classifier, folder / "out.mnnx")
+    assert result.exit_code == 1
+    assert "Permission denied" in result.stderr
+
+
+def test_a_disk_that_fills_up_keeps_the_old_file(classifier: Path) -> None:
+    target = classifier.with_suffix(".mnnx")
+    target.write_bytes(b"old")
+    result = subprocess.run(
+        [sys.executable, "-m", "mnnx", "convert", str(classifier), str(target)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000)),
+    )
+    assert result.returncode == 1
+    assert result.stderr.startswith(f"Error: {target} can't be written: ")
+    assert "Traceback" not in result.stderr
+    assert target.read_bytes() == b"old"
+    assert _folder(classifier.parent) == {"classifier.onnx", "classifier.mnnx"}
+
+
+@pytest.mark.parametrize("content", [None, b"", b"not a model", b"\x08\x07"])
+def test_what_is_no_onnx_model_is_an_error(mnnx_command, tmp_path: Path, content: bytes | None) -> None:
+    source = tmp_path / "bad.onnx"
+    if content is not None:
+        source.write_bytes(content)
+    result = mnnx_command("convert", source, tmp_path / "out.mnnx")
+    assert result.exit_code == 1
+    assert "bad.onnx is not a" in result.stderr
+    assert not (tmp_path / "out.mnnx").exists()
+
+
+def test_a_picture_is_told_of_imagemagick(mnnx_command) -> None:
+    result = mnnx_command("convert", "cat.png", "cat.jpg")
+    assert result.exit_code == 2
+    assert "ImageMagick" in result.stderr
+
+
+def test_an_unknown_level_is_a_usage_error(mnnx_command, classifier: Path) -> None:
+    assert mnnx_command("convert", classifier, "x.mnnx", "--level", 4).exit_code == 2
+
+
+def test_the_console_script_convert_is_the_same_command(classifier: Path) -> None:
+    target = classifier.with_suffix(".mnnx")
+    script = "from mnnx.tools.main import convert_main; convert_main()"
+    result = subprocess.run([sys.executable, "-c", script, str(classifier), str(target)], capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    assert target.exists()
+
+
+def test_without_onnx_the_error_says_what_to_install(classifier: Path) -> None:
+    script = "import sys; sys.modules['onnx'] = None; from mnnx.tools.main import main; main()"
+    result = subprocess.run([sys.executable, "-c", script, "convert", str(classifier), "x.mnnx"], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "pip install 'mnnx[convert]'" in result.stderr

@@ -1,0 +1,59 @@
+"""`mnnx inspect`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+
+def test_says_what_a_model_holds(mnnx_command, classifier: Path) -> None:
+    report = json.loads(mnnx_command("inspect", classifier, "--json").stdout)
+    assert report["inputs"] == [{"name": "image", "kind": "tensor", "dtype": "float32", "shape": ["N", 3, "H", "W"]}]
+    assert [output["name"] for output in report["outputs"]] == ["scores"]
+    assert report["ops"]["mnnx::FusedConv"] == 1
+    assert report["opset"] == 17
+    assert report["parameters"] == 4 * 3 * 3 * 3 + 4
+    assert report["weight_bytes"] == 4 * report["parameters"]
+    assert report["metadata"] == {"labels": "cat\ndog\nbird\nfish"}
+
+
+def test_open_shapes_leave_the_plan_open(mnnx_command, classifier: Path) -> None:
+    assert json.loads(mnnx_command("inspect", classifier, "--json").stdout)["plan"].keys() == {"open"}
+    assert "--shape and --dim settle them" in mnnx_command("inspect", classifier).stdout
+
+
+def test_given_shapes_are_planned(mnnx_command, classifier: Path) -> None:
+    plan = json.loads(mnnx_command("inspect", classifier, "--shape", "image=2,3,8,6", "--json").stdout)["plan"]
+    assert plan["shapes"] == {"image": [2, 3, 8, 6]}
+    assert plan["outputs"] == {"scores": [2, 4]}
+    assert plan["flops"] == 2 * (2 * 4 * 8 * 6) * (3 * 3 * 3)
+    assert plan["arena_bytes"] >= plan["arena_lower_bound_bytes"] >= 4 * 2 * 3 * 8 * 6
+    assert plan["backends"] == {"cpu": plan["units"]}
+
+
+def test_tables_show_the_same(mnnx_command, classifier: Path) -> None:
+    text = mnnx_command("inspect", classifier, "--dim", "H=8", "--dim", "W=8").stdout
+    assert "image [1, 3, 8, 8]" in text
+    assert "cat⏎dog⏎bird⏎fish" in text
+    assert "112 parameters, 448 B (float32 448 B)" in text
+
+
+def test_nodes_are_listed_in_order(mnnx_command, classifier: Path) -> None:
+    lines = mnnx_command("inspect", classifier, "--nodes").stdout.splitlines()
+    ops = [line.split(" = ")[1].split("(")[0] for line in lines if " = " in line]
+    assert ops == ["mnnx::FusedConv", "GlobalAveragePool", "Flatten", "Softmax"]
+
+
+def test_a_shape_that_breaks_a_rule_is_told(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[B, C] y) => (float[A, C] z) { z = MatMul(x, y) }')
+    result = mnnx_command("inspect", source, "--shape", "x=2,3", "--shape", "y=4,5", "--json")
+    assert "MatMul" in json.loads(result.stdout)["plan"]["open"]
+
+
+@pytest.mark.parametrize("name", ["missing.mnnx", "missing.onnx"])
+def test_a_missing_file_is_an_error(mnnx_command, name: str) -> None:
+    result = mnnx_command("inspect", name)
+    assert result.exit_code == 1
+    assert name in result.stderr

@@ -1,0 +1,36 @@
+"""`mnnx ops`, and the page that is made of it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import mnnx
+from mnnx.tools.ops import onnx_ops
+
+
+def test_rows_say_how_an_op_runs(mnnx_command) -> None:
+    (row,) = json.loads(mnnx_command("ops", "conv", "--json").stdout)
+    assert row == {"name": "Conv", "op": "Conv", "since": [1, 11, 22], "support": "yes", "backends": {"cpu": "native"}}
+
+
+def test_ops_expanded_from_functions_count_as_supported() -> None:
+    rows = {row["name"]: row for row in onnx_ops()}
+    assert rows["SequenceMap"]["support"] == "function"
+    assert rows["SequenceMap"]["backends"] == {"cpu": ""}
+
+
+def test_missing_lists_only_what_is_not_supported(mnnx_command) -> None:
+    rows = json.loads(mnnx_command("ops", "--missing", "--json").stdout)
+    assert all(row["support"] == "" for row in rows)
+
+
+def test_a_name_that_onnx_doesnt_have_is_an_error(mnnx_command) -> None:
+    result = mnnx_command("ops", "Wobble")
+    assert result.exit_code == 1
+    assert "wobble" in result.stderr
+
+
+def test_the_page_in_docs_is_up_to_date(mnnx_command) -> None:
+    page = Path(mnnx.__file__).parent / "docs" / "operators.md"
+    assert page.read_text() == mnnx_command("ops", "--markdown").stdout, "run: mnnx ops --markdown > docs/operators.md"

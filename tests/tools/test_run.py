@@ -1,0 +1,172 @@
+"""`mnnx run`: what it feeds, what it says, what it saves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+import mnnx
+
+
+@pytest.fixture
+def file(classifier: Path) -> Path:
+    target = classifier.with_suffix(".mnnx")
+    mnnx.convert(classifier, target)
+    return target
+
+
+def _scores(file: Path, image: np.ndarray) -> np.ndarray:
+    return mnnx.Interpreter.from_file(file).create_session().run({"image": image})["scores"]
+
+
+def test_prints_a_table_of_outputs(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--shape", "image=2,3,8,8")
+    assert result.exit_code == 0
+    (row,) = (line.split() for line in result.stdout.splitlines() if line.startswith("scores"))
+    assert row[:4] == ["scores", "float32", "[2,", "4]"]
+
+
+def test_random_inputs_are_seeded(mnnx_command, file: Path) -> None:
+    rows = [json.loads(mnnx_command("run", file, "--shape", "image=1,3,8,8", "--seed", s, "--json").stdout)["outputs"] for s in (1, 1, 2)]
+    assert rows[0] == rows[1]
+    assert rows[0] != rows[2]
+
+
+def test_an_onnx_file_is_converted_first(mnnx_command, classifier: Path) -> None:
+    assert mnnx_command("run", classifier, "--shape", "image=1,3,8,8").exit_code == 0
+    assert [p.name for p in classifier.parent.iterdir()] == ["classifier.onnx"]
+
+
+def test_sizes_of_named_dims(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--dim", "H=5", "--dim", "W=6", "--dim", "N=3", "--json")
+    assert json.loads(result.stdout)["outputs"][0]["shape"] == [3, 4]
+
+
+def test_open_dims_are_an_error_that_shows_the_option(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file)
+    assert result.exit_code == 1
+    assert "--shape image=1,3,SIZE,SIZE" in result.stderr
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_npy_inputs_and_saved_outputs(mnnx_command, file: Path, tmp_path: Path, named: bool) -> None:
+    image = np.random.default_rng(3).normal(size=(1, 3, 7, 5)).astype(np.float32)
+    np.save(tmp_path / "x.npy", image)
+    value = f"image={tmp_path / 'x.npy'}" if named else tmp_path / "x.npy"
+    result = mnnx_command("run", file, "-i", value, "--save", tmp_path / "out.npz", "--output-dir", tmp_path / "out")
+    assert result.exit_code == 0
+    wanted = _scores(file, image)
+    np.testing.assert_array_equal(np.load(tmp_path / "out.npz")["scores"], wanted)
+    np.testing.assert_array_equal(np.load(tmp_path / "out" / "scores.npy"), wanted)
+
+
+def test_an_npz_holds_inputs_by_name(mnnx_command, saved, tmp_path: Path) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[2] a, float[2] b) => (float[2] c) { c = Sub(a, b) }')
+    np.savez(tmp_path / "in.npz", a=np.float32([5, 7]), b=np.float32([1, 2]))
+    result = mnnx_command("run", source, "-i", tmp_path / "in.npz", "--json")
+    assert json.loads(result.stdout)["outputs"] == [{"name": "c", "dtype": "float32", "shape": [2], "min": 4.0, "mean": 4.5, "max": 5.0}]
+
+
+def test_values_may_be_json(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (int64 a, int64[2] b) => (int64[2] c) { c = Add(a, b) }')
+    result = mnnx_command("run", source, "-i", "a=16000", "-i", "b=[1, 2]", "--json")
+    assert json.loads(result.stdout)["outputs"][0]["max"] == 16002
+
+
+def test_a_picture_goes_through_image_process(mnnx_command, file: Path, tmp_path: Path) -> None:
+    pixels = np.random.default_rng(4).integers(0, 256, (6, 9, 3), np.uint8)
+    Image.fromarray(pixels).save(tmp_path / "cat.png")
+    options = ["--format", "BGR", "--mean", "10,20,30", "--normal", "0.5", "--save", tmp_path / "out.npz"]
+    assert mnnx_command("run", file, "-i", f"image={tmp_path / 'cat.png'}", *options).exit_code == 0
+    image = (pixels[..., ::-1].transpose(2, 0, 1)[None] - np.float32([10, 20, 30]).reshape(3, 1, 1)) * np.float32(0.5)
+    np.testing.assert_allclose(np.load(tmp_path / "out.npz")["scores"], _scores(file, image), rtol=1e-4, atol=1e-6)
+
+
+def test_a_picture_is_scaled_to_the_given_shape(mnnx_command, file: Path, tmp_path: Path) -> None:
+    Image.new("RGB", (90, 60), (200, 100, 50)).save(tmp_path / "plain.png")
+    result = mnnx_command(
+        "run", file, "-i", tmp_path / "plain.png", "--shape", "image=1,3,8,8", "--save", tmp_path / "out.npz", "--normal", 1 / 255
+    )
+    assert result.exit_code == 0
+    image = np.broadcast_to(np.float32([200, 100, 50]).reshape(1, 3, 1, 1) / 255, (1, 3, 8, 8))
+    np.testing.assert_allclose(np.load(tmp_path / "out.npz")["scores"], _scores(file, np.ascontiguousarray(image)), rtol=1e-4, atol=1e-6)
+
+
+def test_a_tensor_inside_the_model_can_be_asked_for(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--shape", "image=1,3,8,8", "--outputs", "pooled", "--json")
+    assert [(row["name"], row["shape"]) for row in json.loads(result.stdout)["outputs"]] == [("pooled", [1, 4, 1, 1])]
+
+
+def test_a_tensor_that_was_fused_away_is_an_error_that_names_the_level(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--shape", "image=1,3,8,8", "--outputs", "features")
+    assert result.exit_code == 1
+    assert "level=1" in result.stderr
+
+
+def test_strings_sequences_and_half_precision_can_be_saved(mnnx_command, saved, tmp_path: Path) -> None:
+    source = saved(
+        """<ir_version: 10, opset_import: ["": 21]>
+        g (string[2] s, float[2] x) => (string[2] t, seq(float[2]) q, bfloat16[2] h)
+        { t = Identity(s) q = SequenceConstruct(x, x) h = Cast<to = 16>(x) }"""
+    )
+    result = mnnx_command("run", source, "-i", 's=["a", "Ünï"]', "-i", "x=[1.5, -2]", "--save", tmp_path / "out.npz")
+    assert result.exit_code == 0, result.output
+    with np.load(tmp_path / "out.npz") as arrays:
+        assert arrays["t"].tolist() == ["a", "Ünï"]
+        assert arrays["q/1"].tolist() == [1.5, -2]
+        assert (arrays["h"].dtype, arrays["h"].tolist()) == (np.float32, [1.5, -2])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["-i", "nothing=1"], "the model has no input 'nothing'; its inputs are 'image'"),
+        (["-i", "image=missing.npy"], "there is no file 'missing.npy'"),
+        (["-i", "image=missing.png"], "neither a file nor a JSON value"),
+        (["-i", "image=[1, 2]"], "wants the shape [N, 3, H, W]"),
+        (["-i", "image=[[1], [2, 3]]"], "is no value of float32"),
+        (["--shape", "image=1,4,8,8"], "dim 1 must be 3"),
+        (["--shape", "nothing=1"], "the model has no input 'nothing'"),
+        (["--dim", "Q=1"], "no input has a dim 'Q'; named dims are 'H', 'N', 'W'"),
+        (["--shape", "image=1,3,8,8", "--backend", "abacus"], "there is no backend 'abacus'"),
+        (["--shape", "image=1,3,8,8", "--save", "no/folder/out.npz"], "no/folder/out.npz: No such file or directory"),
+        (["--shape", "image=1,3,8,8", "--outputs", "nothing"], "the model has no tensor 'nothing'"),
+    ],
+)
+def test_mistakes_are_one_message(mnnx_command, file: Path, arguments: list[str], message: str) -> None:
+    result = mnnx_command("run", file, *arguments)
+    assert result.exit_code == 1
+    assert message in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("arguments", [["--shape", "image=1,x"], ["--shape", "1,3"], ["--dim", "N"], ["--mean", "a"], ["--threads", "-1"]])
+def test_malformed_options_are_usage_errors(mnnx_command, file: Path, arguments: list[str]) -> None:
+    assert mnnx_command("run", file, *arguments).exit_code == 2
+
+
+@pytest.mark.parametrize("content", [b"", b"not numpy", b"\x93NUMPY\x01\x00"])
+def test_a_bad_npy_file_is_an_error(mnnx_command, file: Path, tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "x.npy").write_bytes(content)
+    result = mnnx_command("run", file, "-i", tmp_path / "x.npy")
+    assert result.exit_code == 1
+    assert "can't be read as NumPy arrays" in result.stderr
+
+
+def test_a_bad_picture_is_an_error(mnnx_command, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "x.png").write_bytes(b"not a picture")
+    result = mnnx_command("run", file, "-i", tmp_path / "x.png")
+    assert result.exit_code == 1
+    assert "can't be read as a picture" in result.stderr
+
+
+def test_a_damaged_model_is_an_error(mnnx_command, file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+    result = mnnx_command("run", file)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert "classifier.mnnx" in result.stderr
