@@ -40,7 +40,7 @@ class _Resize(Execution):
         dims = list(zip(inputs[0].shape, op.scalings(*(*inputs, None, None, None)[:4]), strict=True))
         dims = dims if len(dims) > 1 else [(1, None), *dims]
         self.planes = math.prod(size for size, _ in dims[:-2])
-        (self.height, rows), (self.width, columns) = dims[-2:]
+        self.height, self.width = (size for size, _ in dims[-2:])
         self.row_taps, self.column_taps = (_table(None if s is None else op.taps(s), n) for n, s in dims[-2:])
         self.rows, self.columns = self.row_taps[0].shape[1], self.column_taps[0].shape[1]
         self.chunks = max(1, min(self.planes * self.rows, backend.chunks(outputs[0].size)))
