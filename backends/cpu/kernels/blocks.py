@@ -232,6 +232,30 @@ class Recurrent(NamedTuple):
     parameters: int  # of no activation, two floats
 
 
+class Linear(NamedTuple):
+    """quantized.linear: `rows` rows of `row` elements, each with a scale and zero point (or, per_element, one per element of a row)."""
+
+    x: int
+    y: int
+    scale: int
+    zero: int
+    rows: int
+    channels: int  # row i has the parameters i % channels
+    row: int
+    block: int  # elements that a chunk takes at least
+
+
+class DynamicRange(NamedTuple):
+    """quantized.range and quantized.scale."""
+
+    x: int
+    count: int
+    ranges: int  # (low, high) of each part
+    parts: int
+    scale: int
+    zero: int
+
+
 class Reduction(NamedTuple):
     """pooling.whole: one number per row of a matrix."""
 
