@@ -12,6 +12,7 @@ from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.normalization import (
+    LRN,
     BatchNormalization,
     GroupNormalization,
     InstanceNormalization,
@@ -97,3 +98,23 @@ class _BatchNormalization(Execution):
         n = math.prod(x.shape[2:])
         block = arguments(x, outputs[0], spec.size // n, channels, n, *parameters, float32_bits(self.op.epsilon))
         self.backend.commands.record(kernel("normalization.affine"), block, self.backend.chunks(spec.size / 4))
+
+
+def _positive(op: LRN, inputs: Specs, outputs: Specs) -> str | None:
+    return _float32_only(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
+
+
+@creator(LRN, supports=_positive)
+def create_lrn(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return _LocalResponseNormalization(op, backend)
+
+
+class _LocalResponseNormalization(Execution):
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, op = inputs[0], self.op
+        if x.spec.size == 0:
+            return
+        batch, channels = x.shape[:2]
+        bits = map(float32_bits, (op.alpha / op.size, op.beta, op.bias))
+        block = arguments(x, outputs[0], batch, channels, math.prod(x.shape[2:]), (op.size - 1) // 2, op.size // 2, *bits)
+        self.backend.commands.record(kernel("lrn"), block, self.backend.chunks(x.spec.size * 2))

@@ -143,6 +143,15 @@ def test_batch_normalization(shape):
     )
 
 
+@pytest.mark.parametrize("size", [1, 4, 5, 100])
+def test_local_response_normalization(size):
+    x = f32(2, 9, 17, 19)
+    squares = x.astype(np.float64) ** 2
+    sums = np.stack([squares[:, max(0, c - (size - 1) // 2) : c + size // 2 + 1].sum(1) for c in range(9)], 1)
+    expected = x / (2 + 0.3 / size * sums) ** 0.75
+    np.testing.assert_allclose(native(normalization.LRN(size=size, alpha=0.3, bias=2.0), x)[0], expected, rtol=3e-6)
+
+
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "float64", "complex128"])
 @pytest.mark.parametrize("axis", [0, 1, 2])
 def test_gather(dtype, axis):
