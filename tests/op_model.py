@@ -27,6 +27,9 @@ def model_of(op: Op, inputs: tuple[Any, ...], outputs: int, constant: frozenset[
         if isinstance(value, list):
             values.append(Value(f"i{position}", value[0].dtype if value else None, None, "sequence"))
             fed.append(indices[-1])
+        elif isinstance(value, dict):
+            values.append(Value(f"i{position}", None, None, "map"))
+            fed.append(indices[-1])
         elif position in constant:
             values.append(Value(f"i{position}", value.dtype, value.shape, "tensor", value))
         else:

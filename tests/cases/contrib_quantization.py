@@ -1,0 +1,87 @@
+"""Quantization ops of ONNX Runtime, against their definitions written out."""
+
+import numpy as np
+
+from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
+from tests.cases import case, f16, f32, integers
+
+
+def unpacked(packed, bits):
+    """The values in a flat list of bytes, low bits first."""
+    return [byte >> shift & (1 << bits) - 1 for byte in packed.reshape(-1).tolist() for shift in range(0, 8, bits)]
+
+
+def real_weights(op):
+    def reference(packed, scales, zero_points=None):
+        row_values = np.array(unpacked(packed, op.bits)).reshape(op.rows, -1)
+        result = np.zeros((op.rows, op.columns), np.float32)
+        for row in range(op.rows):
+            if zero_points is None:
+                zeros = [1 << (op.bits - 1)] * op.blocks
+            elif zero_points.dtype == np.uint8:
+                zeros = unpacked(zero_points.reshape(op.rows, -1)[row], op.bits)
+            else:
+                zeros = zero_points.reshape(op.rows, -1)[row]
+            for column in range(op.columns):
+                block = column // op.block_size
+                result[row, column] = (row_values[row, column] - zeros[block]) * np.float32(scales.reshape(op.rows, -1)[row, block])
+        return result.astype(scales.dtype)
+
+    return reference
+
+
+def dequantize(bits, columns, scales, *zero_points):
+    op = DequantizeBits(bits=bits, block_size=16, rows=3, columns=columns)
+    case(op, integers("uint8", 3, op.blocks, 2 * bits, high=256), scales, *zero_points, reference=real_weights(op))
+
+
+dequantize(4, 32, f32(3, 2))
+dequantize(4, 40, f32(3, 3), integers("uint8", 3, 2, high=256))
+dequantize(2, 40, f32(9), integers("uint8", 3, 1, high=256))
+dequantize(8, 17, f32(3, 2), f32(3, 2, low=0, high=255))
+dequantize(4, 16, f16(3, 1))
+
+
+def rounded(x):
+    low, high = min(x.min(), 0), max(x.max(), 0)
+    scale = (high - low) / 255 or 1
+    zero = np.rint(-low / scale)
+    return (np.clip(np.rint(x / scale) + zero, 0, 255) - zero) * scale
+
+
+def lstm(x, w, r, b, lengths, h, c, p, w_scale, w_zero, r_scale, r_zero):
+    """Forward, with the default activations; gates in the order i, o, f, c."""
+    sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
+    w, r = ((m[0].astype(float) - z.reshape(-1)) * s.reshape(-1) for m, z, s in ((w, w_zero, w_scale), (r, r_zero, r_scale)))
+    hidden, inputs = r.shape[0], rounded(x.astype(float))
+    bias = np.zeros(8 * hidden) if b is None else b[0]
+    h = np.zeros((x.shape[1], hidden)) if h is None else h[0]
+    c = np.zeros((x.shape[1], hidden)) if c is None else c[0]
+    every = []
+    for step in inputs:
+        i, o, f, g = np.split(step @ w + rounded(h) @ r + bias[: 4 * hidden] + bias[4 * hidden :], 4, 1)
+        c = sigmoid(f) * c + sigmoid(i) * np.tanh(g)
+        h = sigmoid(o) * np.tanh(c)
+        every.append(h)
+    return tuple(np.asarray(y, np.float32) for y in (np.stack(every)[:, None], h[None], c[None]))
+
+
+scale = lambda *shape: f32(*shape, low=0.001, high=0.01)  # noqa: E731
+weights = integers("uint8", 1, 5, 16, high=256), integers("uint8", 1, 4, 16, high=256)
+zero = np.array([128], np.uint8)
+case(
+    DynamicQuantizeLSTM(hidden_size=4),
+    *(f32(6, 2, 5), *weights, f32(1, 32), None, None, None, None),
+    *(scale(1), zero, scale(1), zero),
+    reference=lstm,
+    outputs=3,
+    atol=1e-2,
+)
+case(
+    DynamicQuantizeLSTM(),
+    *(f32(3, 1, 5), *(m.astype(np.int8) for m in weights), None, None, f32(1, 1, 4), f32(1, 1, 4), None),
+    *(scale(1, 16), np.zeros((1, 16), np.int8), scale(1, 16), np.zeros((1, 16), np.int8)),
+    reference=lstm,
+    outputs=3,
+    atol=1e-2,
+)
