@@ -74,10 +74,11 @@ class CpuBackend(Backend):
         """`pack(array)` for a weight, made once for all sessions of the model; `key` names the way of packing."""
         return self._shared.get(key, array, pack)
 
-    def chunks(self, work: float, least: float = 16e3) -> int:
-        """How many parts to make of a unit of `work` units (about the time of one vector instruction each): a few per thread, so that
-        a thread which is held up leaves its share to the others, and none with less than `least`."""
-        return 1 if self.threads == 1 else max(1, min(4 * self.threads, int(work / least)))
+    def chunks(self, work: float, least: float = 3e3) -> int:
+        """How many parts to make of a unit of `work` units (each about the time of one vector instruction): a few per thread, so that a
+        thread which is held up leaves its share to the others, as many for each, and none with less than `least`."""
+        count = int(min(4 * self.threads, work / least))
+        return max(1, count - count % self.threads if count > self.threads else count) if self.threads > 1 else 1
 
     def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
         array_of(tensor)[...] = array

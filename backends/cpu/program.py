@@ -14,7 +14,7 @@ from mnnx.backends.cpu.team import Team
 from mnnx.errors import InputError
 
 _MAX_CHUNKS = (1 << 20) - 1
-_UNIT_WORDS, _COUNTER_BYTES = 4, 128
+_UNIT_WORDS, _LINE = 4, 64
 
 
 class CpuCommandList(CommandList):
@@ -105,7 +105,7 @@ class CpuCommandList(CommandList):
             if isinstance(unit, tuple):
                 kernel, args, chunks = unit
                 row[:3] = kernel.address, address_of(args), chunks
-        self._program, self._counters = program, aligned(_COUNTER_BYTES * count)
+        self._program, self._counters = program, aligned(_LINE * (self.team.threads + 1) * count)
 
     def _split(self, first: int, last: int) -> list[int | Callable[[], None]]:
         """Maximal native stretches (the addresses of their blocks) and the host functions between them."""

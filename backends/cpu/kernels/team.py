@@ -1,13 +1,14 @@
 """The thread team: all threads walk a program and claim chunks of its units with one compare-and-swap each.
 
-A unit is done when its chunks are done, whoever did them: a thread that comes late, or that the system took off its core between two
-chunks, delays nobody. Counters carry the number of the run in their upper bits, so a thread that is still in an earlier run can
-claim nothing and waits for nothing; they need no reset between runs.
+A unit's chunks are dealt out evenly: a thread takes those dealt to it, one after the other, then what others have left of theirs. So a
+chunk mostly runs where the same part of the data was made, and a unit is done when its chunks are done, whoever did them: a thread that
+comes late, or that the system took off its core between two chunks, delays nobody. Counters carry the number of the run in their
+upper bits, so a thread that is still in an earlier run can claim nothing and waits for nothing; they need no reset between runs.
 
 Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
 
     program   per unit: kernel address (0: a host function, skipped), args address, chunks, unused
-    counters  per unit two cache lines: run << 20 | chunks claimed, run << 20 | chunks done
+    counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
     stretch   program, counters, first unit, last unit + 1, helpers worth waking
     team      one block of 128 bytes per thread.
               The caller's: the job, which is its sequence number (odd while it is written), program, counters, first, last, run, stop;
@@ -25,6 +26,7 @@ from mnnx.backends.cpu.kernels.intrinsics import (
     inlined,
     load_i64,
     pause,
+    quotient,
     store_i64,
 )
 from mnnx.backends.cpu.kernels.registry import kernel_factory
@@ -41,38 +43,45 @@ _AWAKE, _SLEEPING = 0, 1
 
 
 @inlined
-def add_one(address, base):
-    """Counts one more in a counter of the run that starts at `base`."""
+def add(address, base, count):
+    """Adds to a counter of the run that starts at `base`."""
     while True:
         value = atomic_load(address)
-        if compare_and_swap(address, value, max(value, base) + 1):
+        if compare_and_swap(address, value, max(value, base) + count):
             return
 
 
 @inlined
-def walk(program, counters, first, last, run, thread):
+def walk(program, counters, first, last, run, thread, threads):
     """Does what can be claimed of units first … last-1, in order; returns when all of them are done."""
     base = run << CHUNK_BITS
     for index in range(first, last):
-        unit, claimed = program + 32 * index, counters + 128 * index
-        kernel, chunks, done = load_i64(unit), load_i64(unit + 16), claimed + 64
+        unit, lines = program + 32 * index, counters + 64 * (threads + 1) * index
+        kernel, args, chunks = load_i64(unit), load_i64(unit + 8), load_i64(unit + 16)
         if kernel == 0:
             continue
-        end = base + chunks
+        done = lines + 64 * threads
         spins = 0
-        while thread != 0 and chunks == 1 and spins < _FIRST_GO_SPINS and atomic_load(claimed) < end:
+        while thread != 0 and chunks == 1 and spins < _FIRST_GO_SPINS and atomic_load(lines) <= base:
             pause()
             spins += 1
-        while True:
-            value = atomic_load(claimed)
-            if value >= end:  # all claimed, or a later run is on
-                break
-            mine = max(value, base)
-            if compare_and_swap(claimed, value, mine + 1):
-                call_kernel(kernel, load_i64(unit + 8), mine - base, chunks)
-                add_one(done, base)
+        ran = 0
+        for turn in range(threads):
+            owner = thread + turn if thread + turn < threads else thread + turn - threads
+            begin = quotient(chunks * owner + threads - 1, threads)
+            dealt = quotient(chunks * (owner + 1) + threads - 1, threads) - begin
+            while dealt != 0:
+                value = atomic_load(lines + 64 * owner)
+                claimed = max(value, base)
+                if claimed - base >= dealt:  # or a later run is on
+                    break
+                if compare_and_swap(lines + 64 * owner, value, claimed + 1):
+                    call_kernel(kernel, args, begin + claimed - base, chunks)
+                    ran += 1
+        if ran != 0:
+            add(done, base, ran)
         spins = 0
-        while atomic_load(done) < end:
+        while atomic_load(done) < base + chunks:
             pause()
             spins += 1
             if spins > _UNIT_SPINS:
@@ -136,7 +145,7 @@ def make_run():
         store_i64(team + 72, number)
         publish(team, program, counters, first, last, number)
         wake(team, min(threads, helpers + 1))
-        walk(program, counters, first, last, number, 0)
+        walk(program, counters, first, last, number, 0, threads)
         atomic_store(team + 64, number)
 
     return run
@@ -158,7 +167,7 @@ def make_worker():
                     break
                 pause()
             if run > atomic_load(team + 64):
-                walk(program, counters, first, last, run, thread)
+                walk(program, counters, first, last, run, thread, threads)
             atomic_store(block + 72, 0)
             if atomic_load(team + 48) != 0:
                 return
