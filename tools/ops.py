@@ -25,8 +25,8 @@ _DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
 def command(names: tuple[str, ...], missing: bool, as_json: bool, markdown: bool) -> None:
     """List the ONNX ops that are supported, or say it of the OPs named, and how each backend runs them.
 
-    native: with a compiled kernel for the usual element types, numpy: with NumPy, empty: not under its own name; the converter writes it
-    with other ops.
+    native: with a compiled kernel for the usual element types, numpy: with NumPy, interpreter: control flow, empty: not under its own
+    name; the converter writes it with other ops.
     """
     from mnnx.tools.tables import print_json
 
@@ -50,7 +50,7 @@ def onnx_ops() -> list[dict[str, Any]]:
     """One row per op of the newest opsets, and per op of other domains that the converter knows.
 
     {name: with its domain, op: without, since: the opsets that changed it, support: "yes", "function" (expanded from the function body
-    that ONNX gives) or "", backends: {name: "native" | "numpy" | ""}}. Raises ConversionError where onnx isn't installed.
+    that ONNX gives) or "", backends: {name: "native" | "numpy" | "interpreter" | ""}}. Raises ConversionError where onnx isn't installed.
     """
     try:
         import onnx.defs
@@ -94,9 +94,12 @@ def _support(key: tuple[str, str], schemas: dict[tuple[str, str], OpSchema], imp
 
 def _backends(name: str) -> dict[str, str]:
     from mnnx.backends.backend import Backend, backend_creator, backend_names
+    from mnnx.interpreter.plan import CONTROL_FLOW
     from mnnx.schema.ops.base import load_all
 
     op_class = load_all().get(name)
+    if op_class in CONTROL_FLOW:
+        return dict.fromkeys(backend_names(), "interpreter")
     kinds = {}
     for backend in backend_names():
         creator = backend_creator(backend)
@@ -134,7 +137,8 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
         f"{_summary(rows)}.",
         "",
         "*function*: expanded from the function body that ONNX gives for it. *native*: by a compiled kernel for the usual element types;",
-        "other types, and what says *numpy*, are computed with NumPy. Nothing there: the converter writes the op with others.",
+        "other types, and what says *numpy*, are computed with NumPy. *interpreter*: control flow. Nothing there: the converter writes",
+        "the op with others.",
         "",
         "| op | changed in opset | supported | " + " | ".join(backends) + " |",
         "| --- | --- | --- |" + " --- |" * len(backends),
