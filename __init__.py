@@ -18,6 +18,7 @@ _HOME = {
     "BackendConfig": "mnnx.interpreter.config",
     "BackendError": "mnnx.errors",
     "BackendUnavailable": "mnnx.errors",
+    "CVMatrix": "mnnx.interpreter.cv_matrix",
     "ConversionError": "mnnx.errors",
     "ConversionReport": "mnnx.converter.report",
     "ImageProcess": "mnnx.interpreter.image_process",
@@ -37,7 +38,25 @@ _HOME = {
     "UnsupportedOperator": "mnnx.errors",
     "convert": "mnnx.converter.convert",
     "register_backend": "mnnx.backends.backend",
+    "version": "mnnx.interpreter.pymnn",
 }
+# The constants of PyMNN's API (docs/pymnn.md).
+_HOME |= dict.fromkeys(
+    (
+        *("Halide_Type_Double", "Halide_Type_Float", "Halide_Type_Int", "Halide_Type_Int64", "Halide_Type_String", "Halide_Type_Uint8"),
+        *("Tensor_DimensionType_Caffe", "Tensor_DimensionType_Caffe_C4", "Tensor_DimensionType_Tensorflow"),
+    ),
+    "mnnx.interpreter.pymnn_tensor",
+)
+_HOME |= dict.fromkeys(
+    (
+        *("CVImageProcess", "CV_Filter_BICUBIC", "CV_Filter_BILINEAL", "CV_Filter_BILINEAR", "CV_Filter_NEAREST"),
+        *("CV_ImageFormat_BGR", "CV_ImageFormat_BGRA", "CV_ImageFormat_GRAY", "CV_ImageFormat_HSV", "CV_ImageFormat_RGB"),
+        *("CV_ImageFormat_RGBA", "CV_ImageFormat_YUV_I420", "CV_ImageFormat_YUV_NV12", "CV_ImageFormat_YUV_NV21"),
+        *("CV_Wrap_CLAMP_TO_EDGE", "CV_Wrap_REPEAT", "CV_Wrap_ZERO"),
+    ),
+    "mnnx.interpreter.pymnn_image",
+)
 
 __all__ = [*_HOME, "__version__"]
 

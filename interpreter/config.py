@@ -29,7 +29,8 @@ class BackendConfig:
 class Limits:
     """What a model may ask for before it is stopped with LimitExceeded. Raise them for models that honestly need more.
 
-    tensor_bytes: the size of one tensor. memory_bytes: what the planned memory of one graph may take. iterations: of one Loop.
+    tensor_bytes: the size of one tensor. memory_bytes: what the planned memory of one graph may take. iterations: of
+    all loops of a run together.
     The environment variables MNNX_MAX_TENSOR_MB, MNNX_MAX_MEMORY_MB and MNNX_MAX_ITERATIONS change the defaults.
     """
 
@@ -52,7 +53,7 @@ class ScheduleConfig:
     """What `Interpreter.create_session` wants to know.
 
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
-    may use. cpu_ids: CPUs to pin worker threads to (empty: any).
+    may use. cpu_ids: CPUs to pin worker threads to (empty: any). save_tensors: names of tensors inside the model to keep as outputs.
     """
 
     backend: str = "cpu"
@@ -61,6 +62,7 @@ class ScheduleConfig:
     backend_config: BackendConfig = field(default_factory=BackendConfig)
     cpu_ids: Sequence[int] = ()
     limits: Limits = field(default_factory=Limits)
+    save_tensors: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.num_threads, int) or isinstance(self.num_threads, bool) or not 0 <= self.num_threads <= 256:

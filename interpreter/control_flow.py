@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnnx.errors import LimitExceeded
+from mnnx.interpreter.config import Limits
 from mnnx.interpreter.pipeline import Hooks
 from mnnx.schema.model import Graph
 from mnnx.schema.ops.axes import normalize_axis
@@ -37,16 +38,26 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
     stacks: list[list[Any]] = [[] for _ in op.body.outputs[1 + op.states :]]
     iteration = 0
     while going and (trips is None or iteration < trips):
-        if iteration >= runner.runtime.limits.iterations:
-            raise LimitExceeded(f"a Loop ran {iteration} times without end; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant")
+        runner.runtime.count_iteration()
         results = body.run([np.asarray(iteration, np.int64), np.asarray(going), *states, *captures], hooks)
         going = _truth(results[0], "condition that the body gives")
         states = results[1 : 1 + op.states]
-        for stack, value in zip(stacks, results[1 + op.states :], strict=True):
-            stack.append(value)
+        _push(stacks, results[1 + op.states :], runner.runtime.limits)
         iteration += 1
     empty = op.body.outputs[1 + op.states :]
     return [*states, *(_stack(stack, op.body, index) for stack, index in zip(stacks, empty, strict=True))]
+
+
+def _push(stacks: list[list[np.ndarray]], values: Sequence[Any], limits: Limits) -> None:
+    """Adds an iteration's values to what will be stacked."""
+    for stack, value in zip(stacks, values, strict=True):
+        require(isinstance(value, np.ndarray), "what a body gives to be stacked must be tensors")
+        stack.append(value)
+        if len(stack) * value.nbytes > limits.tensor_bytes:
+            raise LimitExceeded(
+                f"{len(stack)} iterations made more than {limits.tensor_bytes >> 20} MiB to stack; "
+                f"raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB) if that is meant"
+            )
 
 
 def _stack(values: list[Any], body: Graph, index: int, axis: int = 0) -> np.ndarray:
@@ -88,10 +99,10 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
     body = runner.body(op.body)
     stacks: list[list[Any]] = [[] for _ in op.body.outputs[op.states :]]
     for step in range(lengths.pop()):
+        runner.runtime.count_iteration()
         results = body.run([*states, *(np.asarray(m[step], order="C") for m in moved), *captures], hooks)
         states = results[: op.states]
-        for stack, value in zip(stacks, results[op.states :], strict=True):
-            stack.append(value)
+        _push(stacks, results[op.states :], runner.runtime.limits)
     out_axes = op.output_axes or (0,) * len(stacks)
     out_backward = op.output_directions or (0,) * len(stacks)
     require(len(out_axes) == len(stacks) == len(out_backward), f"one output axis and direction per scan output ({len(stacks)})")

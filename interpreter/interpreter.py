@@ -8,35 +8,26 @@ import weakref
 from pathlib import Path
 from typing import Any
 
-from mnnx.backends.backend import SharedWeights, create_backend
+from mnnx.backends.backend import create_backend
 from mnnx.errors import InputError, SessionStateError
 from mnnx.interpreter.config import ScheduleConfig
-from mnnx.interpreter.runtime import Runtime, SharedConstants
+from mnnx.interpreter.pymnn import PyMnnInterpreter
+from mnnx.interpreter.runtime import LoadedModel, Runtime
 from mnnx.interpreter.session import Session
 from mnnx.schema.model import Model
 from mnnx.schema.reader import read_model, read_model_bytes
 
-_OPEN: weakref.WeakValueDictionary[tuple, _Shared] = weakref.WeakValueDictionary()
+_OPEN: weakref.WeakValueDictionary[tuple, LoadedModel] = weakref.WeakValueDictionary()
 _OPEN_LOCK = threading.Lock()
 
 
-class _Shared:
-    """A loaded model with what its sessions share; one per unchanged file and process."""
-
-    def __init__(self, model: Model):
-        self.model = model
-        self.constants = SharedConstants()
-        self.weights = SharedWeights()
-
-
-class Interpreter:
+class Interpreter(PyMnnInterpreter):
     """Holds a model. Sessions keep it alive; `with` releases it with all its sessions."""
 
-    def __init__(self, path: str | os.PathLike | None = None, *, shared: _Shared | None = None):
+    def __init__(self, path: str | os.PathLike | None = None, *, loaded: LoadedModel | None = None):
         """As `from_file`."""
-        self._shared: _Shared | None = shared if shared is not None else _open(path)
+        self._loaded: LoadedModel | None = loaded if loaded is not None else _open(path)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
-        self._indices: dict[str, int] | None = None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> Interpreter:
@@ -46,7 +37,7 @@ class Interpreter:
     @classmethod
     def from_bytes(cls, buffer: Any) -> Interpreter:
         """The same from a bytes-like object, which must not change while the model lives."""
-        return cls(shared=_Shared(read_model_bytes(buffer)))
+        return cls(loaded=LoadedModel(read_model_bytes(buffer)))
 
     @property
     def model(self) -> Model:
@@ -59,13 +50,13 @@ class Interpreter:
 
     def create_session(self, config: ScheduleConfig | None = None) -> Session:
         """A session on the configured devices. Raises BackendUnavailable where one is missing."""
-        shared = self._alive()
+        loaded = self._alive()
         config = config or ScheduleConfig()
         backends = []
         try:
             for name in dict.fromkeys([config.backend, config.backup]):
-                backends.append(create_backend(name, config, shared.weights))
-            session = Session(self, Runtime(backends, config.limits, shared.constants), config)
+                backends.append(create_backend(name, config, loaded.weights))
+            session = Session(self, loaded, Runtime(backends, config.limits, loaded.constants), config)
         except BaseException:
             for backend in backends:
                 backend.release()
@@ -73,27 +64,16 @@ class Interpreter:
         self._sessions.add(session)
         return session
 
-    def value_index(self, name: str) -> int | None:
-        """The index of a named value of the main graph, or None."""
-        if self._indices is None:
-            self._indices = {value.name: index for index, value in enumerate(self.model.graphs[0].values)}
-        return self._indices.get(name)
-
-    def weight_bytes(self) -> int:
-        """Bytes of all constants of the model."""
-        arrays = {id(v.constant): v.constant for g in self.model.graphs for v in g.values if v.constant is not None}
-        return sum(a.nbytes for a in arrays.values())
-
     def release(self) -> None:
         """Releases all sessions, and the model."""
         for session in list(self._sessions):
             session.release()
-        self._shared = None
+        self._loaded = None
 
-    def _alive(self) -> _Shared:
-        if self._shared is None:
+    def _alive(self) -> LoadedModel:
+        if self._loaded is None:
             raise SessionStateError("the interpreter was released; open the model again")
-        return self._shared
+        return self._loaded
 
     def __enter__(self) -> Interpreter:
         return self
@@ -102,7 +82,7 @@ class Interpreter:
         self.release()
 
 
-def _open(path: str | os.PathLike | None) -> _Shared:
+def _open(path: str | os.PathLike | None) -> LoadedModel:
     if path is None:
         raise InputError("Interpreter needs the path of an .mnnx file")
     try:
@@ -112,7 +92,7 @@ def _open(path: str | os.PathLike | None) -> _Shared:
         raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
     key = (str(real), status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
     with _OPEN_LOCK:
-        shared = _OPEN.get(key)
-        if shared is None:
-            shared = _OPEN[key] = _Shared(read_model(real))
-        return shared
+        loaded = _OPEN.get(key)
+        if loaded is None:
+            loaded = _OPEN[key] = LoadedModel(read_model(real))
+        return loaded

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendError
 from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.pipeline import Hooks
 from mnnx.interpreter.plan import Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
-from mnnx.interpreter.unit import OperatorInfo
+from mnnx.interpreter.unit import HostValue, OperatorInfo
 from mnnx.schema import dtypes
 from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Spec
@@ -94,7 +93,7 @@ class GraphRunner:
     def _run_dynamic(self, node: Node, values: list[Any], hooks: Hooks | None) -> Sequence[Any]:
         info = OperatorInfo(node.name, node.op.name, "cpu")
         if hooks:
-            hooks.before([_as_tensor(v, self.runtime) for v in values], info)
+            hooks.before(self._seen(node.inputs, values), info)
         run = control_flow.RUNNERS.get(type(node.op))
         if run is not None:
             with blaming(node, values):
@@ -103,8 +102,12 @@ class GraphRunner:
             results = self._run_on_host(node, values)
         results = [_detached(value, values) for value in results]
         if hooks:
-            hooks.after([_as_tensor(v, self.runtime) for v in results], info)
+            hooks.after(self._seen(node.outputs, results), info)
         return results
+
+    def _seen(self, indices: Sequence[int], values: Sequence[Any]) -> list[HostValue | None]:
+        """What a callback sees of host values."""
+        return [None if i < 0 or v is None else HostValue(self.graph.values[i].name, v) for i, v in zip(indices, values, strict=False)]
 
     def _run_on_host(self, node: Node, values: list[Any]) -> Sequence[Any]:
         specs = [_spec(value, with_value=True) for value in values]
@@ -149,14 +152,8 @@ def _detached(value: Any, inputs: list[Any]) -> Any:
     if not isinstance(value, list):
         return value
     arrays = [array for array in inputs if isinstance(array, np.ndarray)]
-    return [
-        v.copy() if isinstance(v, np.ndarray) and any(np.may_share_memory(v, array) for array in arrays) else v for v in value
-    ]
+    return [v.copy() if isinstance(v, np.ndarray) and any(np.may_share_memory(v, array) for array in arrays) else v for v in value]
 
 
 def _owned(value: Any) -> Any:
     return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value
-
-
-def _as_tensor(value: Any, runtime: Runtime) -> Any:
-    return value if not isinstance(value, np.ndarray) else DeviceTensor("", Spec.of(value), runtime.backends[-1], value)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mnnx.backends import host
-from mnnx.backends.backend import Backend, Specs
-from mnnx.errors import BackendError
+from mnnx.backends.backend import Backend, SharedWeights, Specs
+from mnnx.errors import BackendError, LimitExceeded
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.faults import blaming
-from mnnx.schema.model import Graph, Node
+from mnnx.schema.model import Graph, Model, Node
 from mnnx.schema.ops.base import Op
 
 
@@ -31,13 +32,45 @@ class SharedConstants:
         self.arrays: dict[tuple[int, int], np.ndarray] = {}
 
 
+class LoadedModel:
+    """A model in memory with what its sessions share; one per unchanged file and process."""
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.constants = SharedConstants()
+        self.weights = SharedWeights()
+
+    @cached_property
+    def indices(self) -> dict[str, int]:
+        """The values of the main graph by name."""
+        return {value.name: index for index, value in enumerate(self.model.graphs[0].values)}
+
+    @cached_property
+    def weight_bytes(self) -> int:
+        """Bytes of all constants."""
+        arrays = {id(v.constant): v.constant for g in self.model.graphs for v in g.values if v.constant is not None}
+        return sum(array.nbytes for array in arrays.values())
+
+
 class Runtime:
-    """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share."""
+    """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share.
+
+    `iterations` counts those of all loops of a run.
+    """
 
     def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants):
         self.backends = backends
         self.limits = limits
+        self.iterations = 0
         self._constants = constants
+
+    def count_iteration(self) -> None:
+        """Raises LimitExceeded where the loops of a run, nested ones included, go on for too long."""
+        self.iterations += 1
+        if self.iterations > self.limits.iterations:
+            raise LimitExceeded(
+                f"the model's loops ran {self.limits.iterations} times; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant"
+            )
 
     @property
     def main(self) -> Backend:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,44 +14,42 @@ from mnnx.interpreter.config import ScheduleConfig
 from mnnx.interpreter.pipeline import Callback, Hooks
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runner import GraphRunner
-from mnnx.interpreter.runtime import Runtime
-from mnnx.interpreter.tensor import Tensor
+from mnnx.interpreter.runtime import LoadedModel, Runtime
+from mnnx.interpreter.tensor import SessionTensor
 from mnnx.interpreter.unit import CallbackStop, Placement
+from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
 
 if TYPE_CHECKING:
     from mnnx.interpreter.interpreter import Interpreter
 
 NO_ERROR = 0
-CALL_BACK_STOP = 6
+CALL_BACK_STOP = 11
 
-
-def _result(results: dict[str, Any], name: str) -> Any:
-    if name not in results:
-        raise SessionStateError(f"output {name!r} has no value yet; run the session first")
-    return results[name]
+#: For how many choices of outputs a session keeps what it planned; the one used longest ago goes first.
+CACHED_RUNNERS = 8
 
 
 class Session:
     """Made by `Interpreter.create_session`. Different sessions run in parallel; one session runs for one caller at a time."""
 
-    def __init__(self, interpreter: Interpreter, runtime: Runtime, config: ScheduleConfig):
+    def __init__(self, interpreter: Interpreter, loaded: LoadedModel, runtime: Runtime, config: ScheduleConfig):
         self.interpreter = interpreter
         self.config = config
         self._runtime: Runtime | None = runtime
-        self._graph = interpreter.model.graphs[0]
+        self._loaded = loaded
+        self._graph = loaded.model.graphs[0]
         self._runners: dict[tuple[int, ...], GraphRunner] = {}
         self._last: GraphRunner | None = None
         self._results: dict[str, Any] = {}
         self._busy = threading.Lock()
+        self._user: int | None = None  # the thread that holds it
         values = self._graph.values
-        self.inputs: dict[str, Tensor] = {values[i].name: Tensor(values[i]) for i in self._graph.inputs}
-        self.outputs: dict[str, Tensor] = {
-            values[i].name: Tensor(values[i], partial(_result, self._results, values[i].name)) for i in self._graph.outputs
-        }
-        if all(t.kind == "tensor" and -1 not in t.shape and t.dims is not None and t.dtype is not None for t in self.inputs.values()):
-            with self._exclusive():
-                self._prepare()
+        self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
+        self.inputs: dict[str, SessionTensor] = {values[i].name: SessionTensor(values[i]) for i in self._graph.inputs}
+        self.outputs: dict[str, SessionTensor] = {values[i].name: SessionTensor(values[i], self._results) for i in self._wanted}
+        with self._exclusive():
+            self._prepare()
 
     # ---- running
     def run(self, feed: Mapping[str, Any] | None = None, outputs: Sequence[str] | None = None) -> dict[str, Any]:
@@ -84,9 +81,10 @@ class Session:
         values = self._feed(feed)
         runner = self._runner(outputs)
         self._last = runner
+        self._results.clear()
+        self._runtime.iterations = 0
         results = runner.run(values, hooks)
         names = [self._graph.values[i].name for i in runner.outputs]
-        self._results.clear()
         self._results.update(zip(names, results, strict=True))
         for name, value in self._results.items():
             if name in self.outputs and isinstance(value, np.ndarray):
@@ -96,11 +94,11 @@ class Session:
     def _feed(self, feed: Mapping[str, Any] | None) -> list[Any]:
         if feed is None:
             for tensor in self.inputs.values():
-                if not tensor.filled and -1 in tensor.shape:
+                if not tensor.filled and tensor.is_open and tensor.kind == "tensor":
                     raise SessionStateError(
                         f"input {tensor.name!r} has open dims {list(tensor.shape)} ({tensor.dims}): call resize first, or give run a feed"
                     )
-            return [t.data() for t in self.inputs.values()]
+            return [None if t.kind == "optional" and not t.filled else t.data() for t in self.inputs.values()]
         if unknown := [name for name in feed if name not in self.inputs]:
             raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, self.inputs)) or 'none'}")
         values = []
@@ -117,23 +115,27 @@ class Session:
         return values
 
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
-        graph = self._graph
-        wanted = graph.outputs if names is None else tuple(self._find(name) for name in names)
-        if wanted not in self._runners:
-            self._runners[wanted] = GraphRunner(graph, self._runtime, wanted)
-        return self._runners[wanted]
+        if isinstance(names, str):
+            raise InputError(f"outputs is a list of names; for one output write [{names!r}]")
+        wanted = self._wanted if names is None else tuple(map(self._find, names))
+        runner = self._runners.pop(wanted, None) or GraphRunner(self._graph, self._runtime, wanted)
+        if len(self._runners) >= CACHED_RUNNERS:
+            self._runners.pop(next(iter(self._runners)))
+        self._runners[wanted] = runner  # the newest use stands last
+        return runner
 
     def _find(self, name: str) -> int:
         """The index of a named value of the main graph; says what became of one that is gone."""
-        index = self.interpreter.value_index(name)
-        if index is not None:
+        if (index := self._loaded.indices.get(name)) is not None:
             return index
-        for removed in self.interpreter.model.removed:
+        for removed in self._loaded.model.removed:
             if removed.name == name:
                 raise InputError(
-                    f"the tensor {name!r} no longer exists: the pass {removed.by_pass} fused it away. Convert with level={removed.keep_level} to keep it"
+                    f"the tensor {name!r} no longer exists: the pass {removed.by_pass} fused it away. "
+                    f"Convert with level={removed.keep_level} to keep it"
                 )
-        raise InputError(f"the model has no tensor {name!r}; its outputs are {', '.join(map(repr, self.outputs))}")
+        outputs = ", ".join(repr(self._graph.values[i].name) for i in self._graph.outputs)
+        raise InputError(f"the model has no tensor {name!r}; its outputs are {outputs}")
 
     # ---- shapes
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
@@ -148,12 +150,12 @@ class Session:
     def _prepare(self) -> None:
         """Plans for the inputs' present shapes where all are known."""
         tensors = list(self.inputs.values())
-        if any(t.kind != "tensor" or t.dtype is None or -1 in t.shape for t in tensors):
+        if any(t.kind != "tensor" or t.dtype is None or t.dtype == dtypes.STRING or t.is_open for t in tensors):
             return
         runner = self._runner(None)
         plan = runner.prepare([Spec(t.dtype, t.shape) for t in tensors])
         self._last = runner
-        for index, tensor in zip(self._graph.outputs, self.outputs.values(), strict=False):
+        for index, tensor in zip(self._wanted, self.outputs.values(), strict=True):
             spec = plan.specs.get(index)
             tensor.note_shape(spec.shape if spec else None)
 
@@ -166,7 +168,7 @@ class Session:
         """memory_mb, arena_bytes, arena_lower_bound_bytes, weight_bytes, flops, num_threads, backends, kernels_compiled of the last run."""
         trail = self._trail() if self._last else []
         arena = sum(plan.memory.arena_bytes for plan in trail)
-        weights = self.interpreter.weight_bytes()
+        weights = self._loaded.weight_bytes
         backends = self._check_alive().backends
         return {
             "memory_mb": (arena + weights) / 2**20,
@@ -186,7 +188,12 @@ class Session:
 
     # ---- life
     def release(self) -> None:
-        """Gives back memory and threads; the session can't be used afterwards. Releasing twice is fine."""
+        """Gives back memory and threads; the session can't be used afterwards. Releasing twice is fine.
+
+        Waits for a run in another thread; raises SessionStateError in a callback of its own run.
+        """
+        if self._user == threading.get_ident():
+            raise SessionStateError("a callback can't release the session that calls it; return False, and release it after the run")
         with self._busy:
             runtime, self._runtime = self._runtime, None
             self._runners.clear()
@@ -206,8 +213,10 @@ class Session:
             raise SessionStateError("the session is in use by another thread; create one session per thread")
         try:
             self._check_alive()
+            self._user = threading.get_ident()
             yield
         finally:
+            self._user = None
             self._busy.release()
 
     def __enter__(self) -> Session:

@@ -1,22 +1,72 @@
-"""The Tensor that scripts hold: a session's inputs and outputs, and host tensors in PyMNN's way."""
+"""The tensors that scripts hold: a session's inputs and outputs, and host tensors in PyMNN's way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from mnnx.errors import InputError, SessionStateError
+from mnnx.interpreter.pymnn_tensor import PyMnnTensor, Tensor_DimensionType_Caffe, host_array
 from mnnx.schema import dtypes
 from mnnx.schema.model import Dim, Value
 
 
-class Tensor:
-    """A named tensor with host data. `shape` has -1 where a dim is still open; `dims` has the model's own dims, names included."""
+class Tensor(PyMnnTensor):
+    """Values on the host. A session's inputs and outputs are SessionTensors; one that a script makes is for PyMNN's `copyFrom`."""
 
-    def __init__(self, value: Value, read: Callable[[], Any] | None = None):
-        """`read` gets the data of an output; an input holds what was copied into it."""
+    name: str = ""
+    kind: str = "tensor"
+    filled: bool = True
+
+    def __init__(self, shape: Any, dtype: Any = None, data: Any = None, dimension_type: int | None = None):
+        """PyMNN's forms: (shape, dtype, data, dimension type), (shape, dtype, dimension type), (tensor, dimension type).
+
+        dtype: a Halide_Type constant, to which `data` (array, tuple, list or bytes) is converted; without data: zeros. Raises
+        InputError where the number of values isn't that of the shape.
+        """
+        self._data, self.dimension_type = host_array(shape, dtype, data, dimension_type)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self._data.shape
+
+    @property
+    def dtype(self) -> np.dtype | None:
+        return self._data.dtype
+
+    def fill(self, array: np.ndarray) -> None:
+        """Overwrites the values with those of an array of this dtype and shape."""
+        if array.shape != self.shape:
+            raise InputError(f"a tensor {list(self.shape)} can't take {list(array.shape)}: the numbers of values differ")
+        self._data[...] = array
+
+    def host_array(self) -> np.ndarray:
+        """The tensor's own memory, for whoever fills it in place."""
+        return self._data
+
+    def copy_to_host(self) -> Any:
+        """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""
+        value = self.data()
+        return value.copy() if isinstance(value, np.ndarray) else value
+
+    def data(self) -> Any:
+        """The data without a copy; not to be written to."""
+        return self._data
+
+    def __repr__(self) -> str:
+        return f"Tensor({self.name!r}, {dtypes.name(self.dtype)}, {list(self.shape)})"
+
+
+class SessionTensor(Tensor):
+    """An input or output of a session. `shape` has -1 where a dim is still open; `dims` has the model's own dims, names included."""
+
+    dtype: np.dtype | None = None
+    dimension_type = Tensor_DimensionType_Caffe
+
+    def __init__(self, value: Value, results: Mapping[str, Any] | None = None):
+        """`results` has the data of an output by its name, once there is some; an input holds what was copied into it."""
         self.name = value.name
         self.dtype = value.dtype
         self.kind = value.kind
@@ -24,7 +74,7 @@ class Tensor:
         self._shape: tuple[int, ...] | None = None
         self._data: Any = None
         self._filled = False
-        self._read = read
+        self._results = results
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -34,15 +84,23 @@ class Tensor:
         return tuple(d if isinstance(d, int) else -1 for d in self.dims or ())
 
     @property
+    def is_open(self) -> bool:
+        """Whether dims, or even the rank, are still to be set by `resize` or a feed."""
+        return self._shape is None and (self.dims is None or any(not isinstance(d, int) for d in self.dims))
+
+    @property
     def filled(self) -> bool:
-        return self._filled
+        """Whether there is data to read."""
+        return self._filled if self._results is None else self.name in self._results
 
     @property
     def is_input(self) -> bool:
-        return self._read is None
+        return self._results is None
 
     def set_shape(self, shape: Sequence[int]) -> None:
         """Fixes the open dims of an input; raises InputError where a fixed dim differs. Other data than of this shape is forgotten."""
+        if self.kind != "tensor":
+            raise InputError(f"input {self.name!r} is a {self.kind}: it has no shape to set")
         shape = tuple(int(d) for d in shape)
         self.check_shape(shape)
         if self._filled and self._data.shape != shape:
@@ -68,13 +126,23 @@ class Tensor:
 
     def check(self, value: Any) -> Any:
         """`value` as this input takes it; raises InputError where kind, dtype, rank or a fixed dim differ. Nothing is cast."""
-        if self.kind != "tensor":
-            if value is None and self.kind == "optional":
-                return None
-            if self.kind == "sequence" and not isinstance(value, list):
+        if self.kind == "optional":
+            return self._element(value) if isinstance(value, np.ndarray | np.generic) else value
+        if self.kind == "sequence":
+            if not isinstance(value, list):
                 raise InputError(f"input {self.name!r} is a sequence: give a list of arrays, not {type(value).__name__}")
+            return [self._element(element) for element in value]
+        if self.kind == "map":
+            if not isinstance(value, dict):
+                raise InputError(f"input {self.name!r} is a map: give a dict, not {type(value).__name__}")
             return value
-        if not isinstance(value, (np.ndarray, np.generic)):
+        array = self._element(value)
+        self.check_shape(array.shape)
+        return array
+
+    def _element(self, value: Any) -> np.ndarray:
+        """A tensor of this input's dtype."""
+        if not isinstance(value, np.ndarray | np.generic):
             raise InputError(
                 f"input {self.name!r} wants a NumPy array of {dtypes.name(self.dtype)}, got {type(value).__name__}; "
                 f"use numpy.asarray(value, dtype)"
@@ -83,10 +151,12 @@ class Tensor:
         if array.dtype.kind in "SUT":
             array = _as_text(array)
         if self.dtype is not None and array.dtype != self.dtype:
+            found = array.dtype.name if array.dtype.isnative else f"{array.dtype.name} in another byte order"
             raise InputError(
-                f"input {self.name!r} wants {dtypes.name(self.dtype)}, got {array.dtype.name}; convert it with .astype(), nothing is cast silently"
+                f"input {self.name!r} wants {dtypes.name(self.dtype)}, got {found}; convert it with .astype(), nothing is cast silently"
             )
-        self.check_shape(array.shape)
+        if array.dtype == dtypes.STRING and (other := [v for v in array.flat if not isinstance(v, str)]):
+            raise InputError(f"input {self.name!r} wants text, got an array with {type(other[0]).__name__} in it")
         return array
 
     def copy_from_host(self, value: Any) -> None:
@@ -99,6 +169,9 @@ class Tensor:
         if isinstance(checked, np.ndarray):
             self._shape = checked.shape
 
+    def fill(self, array: np.ndarray) -> None:
+        self.copy_from_host(array)
+
     def host_array(self) -> np.ndarray:
         """An input's own memory, of its present shape, for whoever fills it in place: it counts as filled from here on.
 
@@ -106,7 +179,7 @@ class Tensor:
         """
         if not self.is_input:
             raise SessionStateError(f"{self.name!r} is an output; only inputs can be filled")
-        if self.kind != "tensor" or self.dtype is None or -1 in self.shape:
+        if self.kind != "tensor" or self.dtype is None or self.is_open:
             raise InputError(
                 f"input {self.name!r} of {dtypes.name(self.dtype)} {list(self.shape)} has no memory yet: resize the session first"
             )
@@ -114,21 +187,14 @@ class Tensor:
             self._data, self._filled, self._shape = np.empty(self.shape, self.dtype), True, self.shape
         return self._data
 
-    def copy_to_host(self) -> Any:
-        """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""
-        value = self.data()
-        return value.copy() if isinstance(value, np.ndarray) else value
-
     def data(self) -> Any:
-        """The data without a copy; not to be written to."""
-        if self._read is not None:
-            return self._read()
+        if self._results is not None:
+            if self.name not in self._results:
+                raise SessionStateError(f"output {self.name!r} has no value yet; run the session first")
+            return self._results[self.name]
         if not self._filled:
             raise SessionStateError(f"input {self.name!r} was never filled; feed it, or call copy_from_host")
         return self._data
-
-    def __repr__(self) -> str:
-        return f"Tensor({self.name!r}, {dtypes.name(self.dtype)}, {list(self.shape)})"
 
 
 def _as_text(array: np.ndarray) -> np.ndarray:

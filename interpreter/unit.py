@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from mnnx.backends.backend import Execution
 from mnnx.backends.tensor import DeviceTensor
@@ -15,12 +17,31 @@ class CallbackStop(Exception):
     """A callback returned False: the run ends here."""
 
 
+class HostValue:
+    """A value on the host, as a callback sees it. `dtype` is None and `shape` () for what is no array."""
+
+    def __init__(self, name: str, value: Any):
+        self.name = name
+        self.shape: tuple[int, ...] = getattr(value, "shape", ())
+        self.dtype: np.dtype | None = getattr(value, "dtype", None)
+        self._value = value
+
+    def copy_to_host(self) -> Any:
+        return self._value.copy() if isinstance(self._value, np.ndarray) else self._value
+
+
 class OperatorInfo(NamedTuple):
     """What a callback is told of the op that is about to run, or has run."""
 
     name: str
     type: str
     backend: str
+
+    def getName(self) -> str:  # noqa: N802 - PyMNN's names
+        return self.name
+
+    def getType(self) -> str:  # noqa: N802
+        return self.type
 
 
 class Placement(NamedTuple):
