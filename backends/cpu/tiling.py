@@ -11,20 +11,25 @@ from mnnx.backends.cpu.target import Target
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """A tile is `rows` rows × `vectors` vectors of `lanes` floats; `fma`: whether multiply-adds are one instruction."""
+    """A tile is `rows` rows × `vectors` vectors of `lanes` floats; `fma`: whether multiply-adds are one instruction.
+
+    `dot`: how products of bytes are made (a mode of kernels/dot.py).
+    """
 
     rows: int
     vectors: int
     lanes: int
     fma: bool
+    dot: str = "pairs"
 
     @classmethod
     def of(cls, target: Target) -> Tiling:
         """The tile that fills the target's vector registers: its sums, one row of b and one element of a stay in them."""
         lanes = target.vector_bytes // 4
+        dot = {"avx512vnni": "vnni", "avxvnni": "vnni", "dotprod": "dotprod"}.get(target.dot_product or "", "pairs")
         if target.vector_registers >= 32:
-            return cls(8, 3, lanes, target.fma)
-        return cls(4, 3, lanes, True) if target.fma else cls(4, 2, lanes, False)
+            return cls(8, 3, lanes, target.fma, dot)
+        return cls(4, 3, lanes, True, dot) if target.fma else cls(4, 2, lanes, False, dot)
 
     @property
     def columns(self) -> int:
@@ -35,6 +40,42 @@ class Tiling:
     def parameters(self) -> dict[str, int | bool]:
         """What kernel factories take."""
         return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "fma": self.fma}
+
+    @property
+    def dot_parameters(self) -> dict[str, int | str]:
+        """What factories of kernels for bytes take."""
+        return {"rows": self.rows, "vectors": self.vectors, "lanes": self.lanes, "mode": self.dot}
+
+    @property
+    def dot_group(self) -> int:
+        """Elements per 32-bit word of a product of bytes."""
+        return 2 if self.dot == "pairs" else 4
+
+    @property
+    def element_size(self) -> int:
+        """Bytes of an element of such a word."""
+        return 4 // self.dot_group
+
+    def words(self, depth: int) -> int:
+        return -(-depth // self.dot_group)
+
+    def flip(self, dtype: np.dtype) -> bool:
+        """Whether the left operand (pixels, rows of a) must change its signedness for the mode."""
+        signed = dtype == np.int8
+        return {"vnni": signed, "dotprod": not signed, "pairs": False}[self.dot]
+
+    def signed_words(self, b: np.ndarray) -> np.ndarray:
+        """Bytes [..., depth] → int32 words [..., words]; uint8s less 128 where elements are bytes."""
+        *batch, depth = b.shape
+        wide = np.zeros((*batch, self.words(depth) * self.dot_group), np.int16)
+        wide[..., :depth] = b
+        if self.dot != "pairs" and b.dtype == np.uint8:
+            wide[..., :depth] -= 128
+        return wide.astype(np.int16 if self.dot == "pairs" else np.int8).view(np.int32)
+
+    def signed_zero(self, zero: np.ndarray) -> np.ndarray:
+        """Zero points of the right operand, as they are among `signed_words`, in int32."""
+        return zero.astype(np.int32) - (128 if self.dot != "pairs" and zero.dtype == np.uint8 else 0)
 
     def pack_rows(self, a: np.ndarray) -> np.ndarray:
         """a [..., M, K] → [..., M / rows, K, rows], missing rows zero: how convolution weights are read."""

@@ -22,6 +22,8 @@ class PixelProduct:
     """The plan of one product: x [images, groups * channels, D, H, W] seen through `windows` → [images, groups * rows, pixels]."""
 
     def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, rows: int):
+        if windows.pointwise:  # all pixels in one row
+            windows = Windows.pointwise_over((1, 1, windows.pixels))
         self.backend, self.windows, self.tiling = backend, windows, Tiling.of(backend.target)
         self.images, self.groups, self.channels, self.rows = images, groups, channels, rows
         self.depth = channels * windows.taps
@@ -75,7 +77,7 @@ class PixelProduct:
         offsets = (4 * (np.arange(self.channels)[:, None] * channel_size + windows.tap_offsets())).astype(np.int64).ravel()
         flags = np.zeros(backend.threads, np.int64)
         kind, parameters = epilogue
-        height, width = (1, windows.pixels) if windows.pointwise else windows.output[1:]
+        _, height, width = windows.output
         values = Convolution(
             source=source,
             image_bytes=4 * self.groups * self.channels * channel_size,

@@ -3,20 +3,34 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.dot import ImageProduct, MatrixProduct, Zero
+from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Linear
 from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, QuantizeLinear
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.quantization import (
+    ConvInteger,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    MatMulInteger,
+    QLinearConv,
+    QLinearMatMul,
+    QuantizeLinear,
+    as_conv,
+)
 
 _FLOAT32 = np.dtype("float32")
+_BYTES = frozenset(np.dtype(t) for t in ("int8", "uint8"))
 _NARROW = frozenset(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16"))
 #: Elements that a chunk of element-wise work takes at least.
 _BLOCK = 4096
@@ -78,6 +92,145 @@ class DynamicExecution(Execution):
         commands.record(kernel("quantized.scale"), block)
         if y:
             record_linear(self.backend, _FLOAT32, outputs[0].dtype, x.shape, 0, 1, address_of(x), y, scale, zero)
+
+
+def _constant(*specs: Spec | None) -> bool:
+    return all(spec is None or spec.value is not None for spec in specs)
+
+
+def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    """MatMulInteger and QLinearMatMul: a times a constant matrix, a's zero point one for all."""
+    a, a_zero, b, b_zero, scales = _product_operands(op, inputs)
+    if a.dtype not in _BYTES or b.dtype not in _BYTES or outputs[0].dtype not in (*_BYTES, np.int32):
+        return "only int8 and uint8 are native"
+    if b.rank != 2 or not _constant(b, b_zero, *scales):
+        return "b must be a constant matrix with constant scales and zero points"
+    if any(spec is not None and spec.size != 1 for spec in (a_zero, *scales[:1])):
+        return "a must have one scale and zero point"
+    return None
+
+
+def _product_operands(op: Op, inputs: Sequence) -> tuple:
+    """a, its zero point, b, its zero point, the scales of a, b and y."""
+    if isinstance(op, QLinearMatMul):
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, _ = inputs
+        return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale)
+    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
+    return a, a_zero, b, b_zero, ()
+
+
+@creator(MatMulInteger, QLinearMatMul, supports=supports_product)
+def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return MatrixExecution(op, backend, inputs, outputs)
+
+
+class _Requantized(Execution):
+    """A product in int32; of QLinear ops it goes to working memory and is quantized from there."""
+
+    quantizes: bool
+    product: MatrixProduct | ImageProduct
+
+    def __init__(self, op: Op, backend, outputs: Specs):
+        super().__init__(op, backend)
+        self.size = outputs[0].size
+        self.sums_bytes = round_up(4 * self.size) if self.quantizes else 0
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.product.scratch_bytes + self.sums_bytes if self.size else 0
+
+    def quantize(self, sums: int, y: DeviceTensor, axis: int, scales: tuple, zero: DeviceTensor) -> None:
+        """y = saturate(round(sums * a_scale * b_scale / y_scale) + zero)."""
+        a, b, y_scale = (tensor.constant.reshape(-1) for tensor in scales)
+        factors = np.ascontiguousarray(a * b / y_scale, _FLOAT32)
+        record_linear(
+            self.backend, np.dtype("int32"), y.dtype, y.shape, axis if factors.size > 1 else 0, factors.size, sums, address_of(y),
+            address_of(factors), self._zeros(zero, factors), multiply=True, keep=factors,
+        )  # fmt: skip
+
+    def _zeros(self, zero: DeviceTensor, factors: np.ndarray) -> int:
+        """The address of y's zero point, once per factor."""
+        many = self.backend.packed(("repeated", factors.size), zero.constant, lambda z: np.repeat(z.reshape(-1), factors.size))
+        return address_of(many)
+
+
+class MatrixExecution(_Requantized):
+    """MatMulInteger and QLinearMatMul."""
+
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        self.quantizes = isinstance(op, QLinearMatMul)
+        super().__init__(op, backend, outputs)
+        a, _, b, _, _ = _product_operands(op, inputs)
+        self.product = MatrixProduct(backend, math.prod(a.shape[:-1]), a.shape[-1], b.shape[1])
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        if not self.size:
+            return
+        a, a_zero, b, b_zero, scales = _product_operands(self.op, inputs)
+        start = address_of(scratch)
+        sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
+        weights = self.backend.packed(
+            ("dot product", _key(b_zero)), b.constant, lambda w: self.product.pack(w, None if b_zero is None else b_zero.constant)
+        )
+        self.product.record(address_of(a), Zero(0 if a_zero is None else address_of(a_zero), a.dtype), weights, sums, start)
+        if self.quantizes:
+            self.quantize(sums, outputs[0], len(outputs[0].shape) - 1, scales, inputs[7])
+
+
+def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    """ConvInteger and QLinearConv with constant weights."""
+    x, _, w, w_zero, scales, bias = _convolution_operands(op, inputs)
+    if x.dtype not in _BYTES or w.dtype not in _BYTES:
+        return "only int8 and uint8 are native"
+    if not _constant(w, w_zero, bias, *scales):
+        return "its weights, bias, scales and zero points must be constant"
+    return Windows.reason_against(as_conv(op).geometry(x.shape, w.shape))
+
+
+def _convolution_operands(op: Op, inputs: Sequence) -> tuple:
+    """x, its zero point, w, its zero point, the scales of x, w and y, the bias."""
+    if isinstance(op, QLinearConv):
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, _, bias = (*inputs, None)[:9]
+        return x, x_zero, w, w_zero, (x_scale, w_scale, y_scale), bias
+    x, w, x_zero, w_zero = (*inputs, None, None)[:4]
+    return x, x_zero, w, w_zero, (), None
+
+
+@creator(ConvInteger, QLinearConv, supports=supports_convolution)
+def create_convolution(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return ImageExecution(op, backend, inputs, outputs)
+
+
+class ImageExecution(_Requantized):
+    """ConvInteger and QLinearConv."""
+
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        self.quantizes = isinstance(op, QLinearConv)
+        super().__init__(op, backend, outputs)
+        x, _, w, *_ = _convolution_operands(op, inputs)
+        windows = Windows.of(as_conv(op).geometry(x.shape, w.shape))
+        self.product = ImageProduct(backend, windows, x.shape[0], op.group, w.shape[1], w.shape[0] // op.group)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        if not self.size:
+            return
+        x, x_zero, w, w_zero, scales, bias = _convolution_operands(self.op, inputs)
+        start = address_of(scratch)
+        sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
+        weights = self.backend.packed(
+            ("dot convolution", self.op.group, _key(w_zero)),
+            w.constant,
+            lambda a: self.product.pack(a, None if w_zero is None else w_zero.constant),
+        )
+        biases = np.zeros(weights.sums.shape, np.int32)
+        if bias is not None:
+            biases[:, : self.product.rows] = bias.constant.reshape(self.op.group, -1)
+        self.product.record(address_of(x), Zero(0 if x_zero is None else address_of(x_zero), x.dtype), weights, biases, sums, start)
+        if self.quantizes:
+            self.quantize(sums, outputs[0], 1, scales, inputs[7])
+
+
+def _key(zero: DeviceTensor | None) -> bytes:
+    return b"" if zero is None else zero.constant.tobytes()
 
 
 def record_linear(

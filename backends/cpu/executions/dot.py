@@ -1,0 +1,179 @@
+"""Products of bytes in int32: the plans of MatMulInteger, ConvInteger and what is made of them. Weights are constant."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.executions.pixel_product import round_up
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread
+from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.windows import Windows
+
+_INT32 = np.dtype("int32")
+_BLOCK_BYTES = 256 * 1024
+
+
+class Weights(NamedTuple):
+    """Packed weights, their sums per column (or row of a convolution), their zero points negated (None: all 0)."""
+
+    panels: np.ndarray
+    sums: np.ndarray
+    factors: np.ndarray | None
+
+
+class Zero(NamedTuple):
+    """The zero point of the left operand: its address (0: none) and the operand's dtype."""
+
+    address: int
+    dtype: np.dtype
+
+
+def _factors(tiling: Tiling, dtype: np.dtype, zero: np.ndarray | None, count: int) -> np.ndarray:
+    values = tiling.signed_zero(np.zeros(1, dtype) if zero is None else zero.reshape(-1))
+    return -np.broadcast_to(values, (count,)).astype(_INT32)
+
+
+class MatrixProduct:
+    """a [rows, depth] bytes times constant b [depth, columns] bytes → int32 [rows, columns]."""
+
+    def __init__(self, backend, rows: int, depth: int, columns: int):
+        self.backend, self.tiling = backend, Tiling.of(backend.target)
+        self.rows, self.depth, self.columns, self.words = rows, depth, columns, self.tiling.words(depth)
+        self.panels = -(-columns // self.tiling.columns)
+        self.row_bytes = 4 * (-(-self.words // 4) * 4)
+        self.rows_bytes = round_up(rows * self.row_bytes)
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.rows_bytes + round_up(4 * self.rows)
+
+    def pack(self, b: np.ndarray, zero: np.ndarray | None) -> Weights:
+        tiling, width = self.tiling, self.panels * self.tiling.columns
+        words = tiling.signed_words(np.ascontiguousarray(b.T))
+        signed = b.astype(_INT32) + tiling.signed_zero(np.zeros(1, b.dtype))
+        sums, factors = np.zeros(width, _INT32), np.zeros(width, _INT32)
+        sums[: self.columns] = signed.sum(0)
+        factors[: self.columns] = _factors(tiling, b.dtype, zero, self.columns)
+        return Weights(tiling.pack_columns(np.ascontiguousarray(words.T)), sums, factors if factors.any() else None)
+
+    def record(self, a: int, zero: Zero, weights: Weights, c: int, scratch: int) -> None:
+        """Records the units; a, c and scratch are addresses."""
+        backend, tiling = self.backend, self.tiling
+        signed, flip, sums = zero.dtype == np.int8, tiling.flip(zero.dtype), scratch + self.rows_bytes
+        rows = DotRows(a, scratch, sums, self.rows, self.depth, self.row_bytes, signed, flip)
+        chunks = min(self.rows, backend.chunks(self.rows * self.words / 4))
+        backend.commands.record(kernel("dot.rows", lanes=tiling.lanes, mode=tiling.dot), arguments(*rows), chunks)
+        wanted = backend.chunks(self.rows * self.panels * tiling.vectors * self.words)
+        panel_chunks = min(self.panels, wanted)
+        row_chunks = min(-(-self.rows // tiling.rows), -(-wanted // panel_chunks))
+        block = DotProduct(
+            a=scratch,
+            a_stride=self.row_bytes,
+            b=address_of(weights.panels),
+            panel_bytes=4 * self.words * tiling.columns,
+            column_sums=address_of(weights.sums),
+            column_factors=0 if weights.factors is None else address_of(weights.factors),
+            row_sums=sums,
+            zero=zero.address,
+            signed=signed,
+            flip=flip,
+            c=c,
+            rows=self.rows,
+            columns=self.columns,
+            depth=self.depth,
+            words=self.words,
+            row_chunks=row_chunks,
+            panel_chunks=panel_chunks,
+        )
+        product = kernel("dot.product", **tiling.dot_parameters)
+        backend.commands.record(product, arguments(*block), min(wanted, row_chunks * panel_chunks), weights)
+
+
+class ImageProduct:
+    """Images of bytes seen through windows times constant weights [groups * rows, channels, …] → int32 [images, groups * rows, pixels]."""
+
+    def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, rows: int):
+        if windows.pointwise:  # all pixels in one row
+            windows = Windows.pointwise_over((1, 1, windows.pixels))
+        self.backend, self.windows, self.tiling = backend, windows, Tiling.of(backend.target)
+        self.images, self.groups, self.channels, self.rows = images, groups, channels, rows
+        self.depth = channels * windows.taps
+        self.words = self.tiling.words(self.depth)
+        self.tiles, self.panels = -(-rows // self.tiling.rows), -(-windows.pixels // self.tiling.columns)
+        panel_bytes, wanted, items = 4 * self.words * self.tiling.columns, 4 * backend.threads, images * groups
+        self.block = max(1, min(self.panels, _BLOCK_BYTES // panel_bytes))
+        if backend.threads > 1:
+            self.block = max(1, min(self.block, items * self.panels // wanted))
+        tasks = max(1, items * -(-self.panels // self.block))
+        self.row_chunks = min(self.tiles, -(-wanted // tasks)) if backend.threads > 1 and tasks < wanted else 1
+        self.tasks = tasks * self.row_chunks
+        self.slot_bytes = round_up(self.block * (panel_bytes + 4 * self.tiling.columns))
+        self.spread_bytes = round_up(self.tiling.element_size * (images * groups * channels * windows.spread_size + self.tiling.lanes))
+
+    @property
+    def scratch_bytes(self) -> int:
+        return self.spread_bytes + self.backend.threads * self.slot_bytes
+
+    def pack(self, w: np.ndarray, zero: np.ndarray | None) -> Weights:
+        tiling, groups, height = self.tiling, self.groups, self.tiles * self.tiling.rows
+        rows = w.reshape(groups, self.rows, self.depth)
+        panels = tiling.pack_rows(tiling.signed_words(rows)).reshape(-1)
+        ones = tiling.signed_words(np.ones(self.depth, np.int8))
+        sums, factors = np.zeros((groups, height), _INT32), np.zeros((groups, height), _INT32)
+        sums[:, : self.rows] = (rows.astype(_INT32) + tiling.signed_zero(np.zeros(1, w.dtype))).sum(2)
+        factors[:, : self.rows] = _factors(tiling, w.dtype, zero, groups * self.rows).reshape(groups, self.rows)
+        return Weights(np.concatenate([panels, ones]), sums, factors if factors.any() else None)
+
+    def record(self, x: int, zero: Zero, weights: Weights, biases: np.ndarray, target: int, scratch: int) -> None:
+        """Records the units; `biases` int32 of the shape of weights.sums; x, target and scratch are addresses."""
+        backend, tiling, windows, size = self.backend, self.tiling, self.windows, self.tiling.element_size
+        signed, flip, channels = zero.dtype == np.int8, tiling.flip(zero.dtype), self.images * self.groups * self.channels
+        channel_bytes = size * windows.spread_size
+        spread = DotSpread(
+            x, scratch, channels, math.prod(windows.input), channel_bytes, windows.spread_rows, zero.address, signed, flip
+        )  # fmt: skip
+        chunks = min(channels * windows.spread_rows, backend.chunks(channels * windows.spread_size / 8))
+        backend.commands.record(kernel("dot.spread", lanes=tiling.lanes, mode=tiling.dot), arguments(*spread, *windows.geometry), chunks)
+        offsets = np.zeros(self.words * tiling.dot_group, np.int64)
+        offsets[: self.depth] = (size * (np.arange(self.channels)[:, None] * windows.spread_size + windows.tap_offsets())).ravel()
+        flags = np.zeros(backend.threads, np.int64)
+        _, height, width = windows.output
+        block = DotConvolution(
+            source=scratch,
+            image_bytes=self.groups * self.channels * channel_bytes,
+            group_bytes=self.channels * channel_bytes,
+            offsets=address_of(offsets),
+            width=width,
+            height=height,
+            row_stride=size * windows.spread[2],
+            plane_stride=size * windows.spread[1] * windows.spread[2],
+            weights=address_of(weights.panels),
+            weight_bytes=4 * self.tiles * tiling.rows * self.words,
+            sums=address_of(weights.sums),
+            factors=0 if weights.factors is None else address_of(weights.factors),
+            biases=address_of(biases),
+            zero=zero.address,
+            signed=signed,
+            flip=flip,
+            target=target,
+            images=self.images,
+            groups=self.groups,
+            rows=self.rows,
+            depth=self.depth,
+            words=self.words,
+            pixels=windows.pixels,
+            block_panels=self.block,
+            row_chunks=self.row_chunks,
+            memory=scratch + self.spread_bytes,
+            flags=address_of(flags),
+            slots=backend.threads,
+            slot_bytes=self.slot_bytes,
+        )
+        work = self.images * self.groups * self.panels * tiling.vectors * self.tiles * tiling.rows * self.words
+        convolution = kernel("dot.convolution", **tiling.dot_parameters)
+        backend.commands.record(convolution, arguments(*block), min(self.tasks, backend.chunks(work)), (weights, biases, offsets, flags))

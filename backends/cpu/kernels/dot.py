@@ -1,0 +1,457 @@
+"""Products of matrices of bytes, summed exactly in int32s.
+
+Operands lie in memory as 32-bit words of 4 bytes (or 2 int16s), neighbours along the depth, so that a tile goes word by word as the
+float32 tile goes float by float. `mode` is how a word is multiplied:
+
+    vnni     4 bytes, one operand unsigned and the other signed: AVX512-VNNI, AVX-VNNI
+    dotprod  4 bytes, both signed: Arm's dot product
+    pairs    2 int16s: everywhere
+
+Bytes are shifted to the signedness that the mode wants (`flip`), and their zero points with them; what the shifted zero points add to
+the sums is taken off at the end: the sum of (a - za)(b - zb) is that of ab, less za times b's sum, less zb times (a's sum - depth za).
+"""
+
+from __future__ import annotations
+
+import functools
+
+from llvmlite import binding, ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread, Geometry
+from mnnx.backends.cpu.kernels.gemm import copy_block
+from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, load_u8, share, store_i32, store_i64, store_u8
+from mnnx.backends.cpu.kernels.registry import kernel_factory
+from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
+from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words
+
+_product, _rows, _spread, _convolution, _geometry = (
+    load_words(len(block._fields)) for block in (DotProduct, DotRows, DotSpread, DotConvolution, Geometry)
+)
+
+
+def group_of(mode: str) -> int:
+    """Elements in a word."""
+    return 2 if mode == "pairs" else 4
+
+
+def _dot(v: Vectors, mode: str, sums, unsigned, signed):
+    """sums + the products of the words' elements; `unsigned` is the operand that vnni takes as unsigned."""
+    builder, lanes = v.builder, v.lanes
+    if mode == "pairs":
+        halves = ir.VectorType(I16, 2 * lanes)
+        parts = [builder.bitcast(operand, halves) for operand in (unsigned, signed)]
+        for start in (0, 1):
+            mask = ir.Constant(v.integers, [2 * i + start for i in range(lanes)])
+            a, b = (builder.sext(builder.shuffle_vector(part, part, mask), v.integers) for part in parts)
+            sums = builder.add(sums, builder.mul(a, b))
+        return sums
+    name = "llvm.aarch64.neon.sdot.v4i32.v16i8" if mode == "dotprod" else f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"
+    operand = ir.VectorType(I8, 4 * lanes) if mode == "dotprod" or binding.llvm_version_info[0] >= 22 else v.integers
+    function = cgutils.get_or_insert_function(builder.module, ir.FunctionType(v.integers, [v.integers, operand, operand]), name)
+    return builder.call(function, [sums, builder.bitcast(unsigned, operand), builder.bitcast(signed, operand)])
+
+
+@functools.cache
+def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: int = 0):
+    """An intrinsic tile(a, a_stride, b, depth, start, row_factors, column_factors, c, c_stride), all int32s.
+
+    c[i][j] = start + the sum over `depth` words + row_factors[i] * column_factors[j] (row_factors 0: nothing). With `panel_rows` a is a
+    panel [depth][panel_rows] of signed words, b unsigned, and start has one value per row; else a is rows of unsigned words, b signed,
+    and start has one value per column.
+    """
+
+    @intrinsic
+    def tile(typing, a, a_stride, b, depth, start, row_factors, column_factors, c, c_stride):
+        def codegen(context, builder, signature, arguments):
+            a, a_stride, b, depth, start, row_factors, column_factors, c, c_stride = arguments
+            v = Vectors(builder, lanes, False)
+            step = 4 * lanes
+
+            def load(address, offset):
+                return builder.load(v.at(address, offset, v.integers), align=4)
+
+            def load_splat(address, offset):
+                return v.splat(builder.load(v.at(address, offset, I32), align=4))
+
+            starts = [a if panel_rows else builder.add(a, builder.mul(a_stride, v.index(i))) for i in range(rows)]
+            first = [load_splat(start, 4 * i) if panel_rows else load(start, step * j) for i in range(rows) for j in range(vectors)]
+            with Loop(builder, depth, [*first, v.index(0), b]) as loop:
+                *sums, a_offset, b_row = loop.values
+                columns = [load(b_row, step * j) for j in range(vectors)]
+                nexts = []
+                for i in range(rows):
+                    factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset)
+                    for j in range(vectors):
+                        operands = (columns[j], factor) if panel_rows else (factor, columns[j])
+                        nexts.append(_dot(v, mode, sums[i * vectors + j], *operands))
+                loop.carry([*nexts, builder.add(a_offset, v.index(4 * (panel_rows or 1))), builder.add(b_row, v.index(step * vectors))])
+            totals = loop.results[: rows * vectors]
+            entry, factored, after = builder.block, builder.append_basic_block("factored"), builder.append_basic_block("sums")
+            builder.cbranch(builder.icmp_signed("!=", row_factors, v.index(0)), factored, after)
+            builder.position_at_end(factored)
+            by_row, by_column = (
+                [load_splat(row_factors, 4 * i) for i in range(rows)],
+                [load(column_factors, step * j) for j in range(vectors)],
+            )
+            sums = [builder.add(t, builder.mul(by_row[n // vectors], by_column[n % vectors])) for n, t in enumerate(totals)]
+            builder.branch(after)
+            builder.position_at_end(after)
+            for n, (total, sum_) in enumerate(zip(totals, sums, strict=True)):
+                result = builder.phi(v.integers)
+                result.add_incoming(total, entry)
+                result.add_incoming(sum_, factored)
+                totals[n] = result
+            for n, total in enumerate(totals):
+                place = builder.add(c, builder.mul(c_stride, v.index(n // vectors)))
+                builder.store(total, v.at(place, step * (n % vectors), v.integers), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 9), codegen
+
+    return tile
+
+
+@inlined
+def shifted_zero(zero, signed, flip):
+    """The zero point at `zero` (0: none) as it is among shifted bytes. Bytes are `signed` before a `flip` by 128 changes that."""
+    value = load_u8(zero) if zero != 0 else 0
+    if signed != 0 and value >= 128:
+        value -= 256
+    if flip != 0:
+        value += 128 if signed != 0 else -128
+    return value
+
+
+def _shift(builder: ir.IRBuilder, value: ir.Value, signed: ir.Value, flip: ir.Value, mode: str) -> ir.Value:
+    """A vector of bytes as elements of words: with the upper bit flipped, or widened to int16s."""
+    if mode != "pairs":
+        bits = builder.trunc(builder.shl(flip, ir.Constant(I64, 7)), I8)
+        lanes = value.type.count
+        flips = Vectors(builder, lanes, False).splat(bits)
+        return builder.xor(value, flips)
+    wide = ir.VectorType(I16, value.type.count)
+    return builder.select(builder.icmp_signed("!=", signed, ir.Constant(I64, 0)), builder.sext(value, wide), builder.zext(value, wide))
+
+
+@functools.cache
+def make_shift_row(lanes: int, mode: str, dense: bool = True):
+    """An intrinsic shift_row(source, target, count, step, signed, flip): the bytes source[i * step] as elements of words.
+
+    `dense`: step is 1, and whole vectors are read.
+    """
+    size = 4 // group_of(mode)
+
+    @intrinsic
+    def shift_row(typing, source, target, count, step, signed, flip):
+        def codegen(context, builder, signature, arguments):
+            source, target, count, step, signed, flip = arguments
+
+            def piece(width: int, index: ir.Value) -> None:
+                v = Vectors(builder, width, False)
+                value = builder.load(v.at(source, builder.mul(index, step), ir.VectorType(I8, width)), align=1)
+                value = _shift(builder, value, signed, flip, mode)
+                builder.store(value, v.at(target, builder.mul(index, ir.Constant(I64, size)), value.type), align=size)
+
+            width = 4 * lanes if dense else 1
+            whole = builder.ashr(count, ir.Constant(I64, width.bit_length() - 1))
+            with Loop(builder, whole) as loop:
+                piece(width, builder.mul(loop.index, ir.Constant(I64, width)))
+            while width := width // 2:
+                with builder.if_then(builder.icmp_signed("!=", builder.and_(count, ir.Constant(I64, width)), ir.Constant(I64, 0))):
+                    piece(width, builder.and_(count, ir.Constant(I64, -2 * width)))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 6), codegen
+
+    return shift_row
+
+
+@functools.cache
+def _make_sum(lanes: int, mode: str):
+    """An intrinsic sum_row(row, words) → int32: the sum of the elements of words, as the left operand's are taken."""
+
+    @intrinsic
+    def sum_row(typing, row, words):
+        def codegen(context, builder, signature, arguments):
+            row, words = arguments
+            done, total = ir.Constant(I64, 0), ir.Constant(I32, 0)
+            for width in (lanes, 4):
+                v = Vectors(builder, width, False)
+                ones = v.integer(0x00010001 if mode == "pairs" else 0x01010101)
+                pieces = builder.sdiv(builder.sub(words, done), v.index(width))
+                with Loop(builder, pieces, [v.integer(0)]) as loop:
+                    index = builder.add(done, builder.mul(loop.index, v.index(width)))
+                    word = builder.load(v.at(row, builder.shl(index, v.index(2)), v.integers), align=4)
+                    loop.carry([_dot(v, mode, loop.values[0], word, ones)])
+                for lane in range(width):
+                    total = builder.add(total, builder.extract_element(loop.results[0], v.index(lane)))
+                done = builder.add(done, builder.mul(pieces, v.index(width)))
+            return total
+
+        return types.int32(types.int64, types.int64), codegen
+
+    return sum_row
+
+
+@kernel_factory("dot.rows")
+def make_rows(lanes, mode):
+    """The rows of the left operand as words, in fours, and the sums of their elements. Argument block: DotRows. Chunks: ranges of rows."""
+    shift_row, sum_row, size = make_shift_row(lanes, mode), _make_sum(lanes, mode), 4 // group_of(mode)
+
+    def rows(args, part, parts):
+        source, target, sums, count, depth, row_bytes, signed, flip = _rows(args)
+        first, last = share(count, part, parts, 1)
+        for row in range(first, last):
+            place = target + row * row_bytes
+            shift_row(source + row * depth, place, depth, 1, signed, flip)
+            for i in range(depth * size, row_bytes):
+                store_u8(place + i, 0)
+            store_i32(sums + 4 * row, sum_row(place, row_bytes // 4))
+
+    return rows
+
+
+@kernel_factory("dot.product")
+def make_product(rows, vectors, lanes, mode):
+    """Argument block: DotProduct. Row chunks × panel chunks are shared out to the parts."""
+    tile, single, panel_columns = make_dot_tile(rows, vectors, lanes, mode), make_dot_tile(1, vectors, lanes, mode), vectors * lanes
+    edge, start_row, edge_stride = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns
+
+    def product(args, part, parts):
+        (
+            a, a_stride, b, panel_bytes, column_sums, column_factors, row_sums, zero, signed, flip, c, m, n, depth, words, row_chunks,
+            panel_chunks,
+        ) = _product(args)  # fmt: skip
+        panels, scratch, start, a_zero = (n + panel_columns - 1) // panel_columns, edge(), start_row(), shifted_zero(zero, signed, flip)
+        first_task, last_task = share(row_chunks * panel_chunks, part, parts, 1)
+        for task in range(first_task, last_task):
+            first_row, last_row = share(m, task // panel_chunks, row_chunks, rows)
+            first_panel, last_panel = share(panels, task % panel_chunks, panel_chunks, 1)
+            for panel in range(first_panel, last_panel):
+                width, column = min(panel_columns, n - panel * panel_columns), panel * panel_columns * 4
+                factors = column_factors + column if column_factors != 0 else 0
+                for j in range(0, edge_stride, 4):
+                    own = load_i32(column_sums + column + j)
+                    own += depth * load_i32(factors + j) if factors != 0 else 0
+                    store_i32(start + j, -a_zero * own)
+                row = first_row
+                while row < last_row:
+                    height = rows if last_row - row >= rows else 1
+                    a_row, place = a + row * a_stride, c + row * n * 4 + column
+                    sums = row_sums + 4 * row if factors != 0 else 0
+                    whole = width == panel_columns
+                    target, stride = (place, 4 * n) if whole else (scratch, edge_stride)
+                    b_panel = b + panel * panel_bytes
+                    if height == 1:
+                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    else:
+                        tile(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    if not whole:
+                        copy_block(scratch, edge_stride, place, 4 * n, height, width)
+                    row += height
+
+    return product
+
+
+@functools.cache
+def _make_fill(mode: str):
+    """fill(target, first, last, value): elements first … last-1 of words."""
+    kind, size = (I16, 2) if mode == "pairs" else (I8, 1)
+
+    @intrinsic
+    def put(typing, address, value):
+        def codegen(context, builder, signature, arguments):
+            builder.store(builder.trunc(arguments[1], kind), builder.inttoptr(arguments[0], kind.as_pointer()), align=size)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), codegen
+
+    @inlined
+    def fill(target, first, last, value):
+        for i in range(first, last):
+            put(target + i * size, value)
+
+    return fill
+
+
+@kernel_factory("dot.spread")
+def make_spread(lanes, mode):
+    """Argument block: DotSpread, Geometry. Chunks are ranges of rows."""
+    copy, copy_step, fill, size = make_shift_row(lanes, mode), make_shift_row(lanes, mode, False), _make_fill(mode), 4 // group_of(mode)
+    geometry_words = 8 * len(DotSpread._fields)
+
+    def spread(args, part, parts):
+        source_start, target_start, channels, source_bytes, target_bytes, rows_per_channel, zero, signed, flip = _spread(args)
+        (
+            depth, height, width, plane_phases, row_phases, column_phases, planes, rows, columns,
+            plane_stride, row_stride, step, plane_pad, row_pad, column_pad,
+        ) = _geometry(args + geometry_words)  # fmt: skip
+        padding = shifted_zero(zero, signed, flip)
+        first, last = share(channels * rows_per_channel, part, parts, 1)
+        channel, rest = first // rows_per_channel, first % rows_per_channel
+        y, rest = rest % rows, rest // rows
+        z, rest = rest % planes, rest // planes
+        column_phase, rest = rest % column_phases, rest // column_phases
+        row_phase, plane_phase = rest % row_phases, rest // row_phases
+        target = target_start + channel * target_bytes + first % rows_per_channel * columns * size
+        for _index in range(first, last):
+            source_z, source_y = z * plane_stride + plane_phase - plane_pad, y * row_stride + row_phase - row_pad
+            inside = 0 <= source_z < depth and 0 <= source_y < height
+            start, room = column_phase - column_pad, width if inside else 0
+            begin = min(columns, max(0, (step - 1 - start) // step))
+            end = max(begin, min(columns, (room - start + step - 1) // step))
+            source = source_start + channel * source_bytes + (source_z * height + source_y) * width + start + begin * step
+            fill(target, 0, begin, padding)
+            if step == 1:
+                copy(source, target + begin * size, end - begin, 1, signed, flip)
+            else:
+                copy_step(source, target + begin * size, end - begin, step, signed, flip)
+            fill(target, end, columns, padding)
+            target += columns * size
+            y += 1
+            if y == rows:
+                y = 0
+                z += 1
+                if z == planes:
+                    z = 0
+                    column_phase += 1
+                    if column_phase == column_phases:
+                        column_phase = 0
+                        row_phase += 1
+                        if row_phase == row_phases:
+                            row_phase = 0
+                            plane_phase += 1
+                            if plane_phase == plane_phases:
+                                plane_phase = 0
+                                channel += 1
+                                target = target_start + channel * target_bytes
+
+    return spread
+
+
+@functools.cache
+def make_pack_words(lanes: int, mode: str):
+    """An intrinsic pack_words(source, offsets, words, runs, count, panel, panel_stride): as pack_runs, for elements of words.
+
+    Word k of the panel is made of the elements at offsets[k * group], offsets[k * group + 1], …
+    """
+    group = group_of(mode)
+    element = I16 if mode == "pairs" else I8
+
+    @intrinsic
+    def pack_words(typing, source, offsets, words, runs, count, panel, panel_stride):
+        def codegen(context, builder, signature, arguments):
+            source, offsets, words, runs, count, panel, panel_stride = arguments
+            v = Vectors(builder, lanes, False)
+            kind = ir.VectorType(element, lanes)
+            numbers = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+
+            def load_word(address, offset=0):
+                return builder.load(v.at(address, offset, I64), align=8)
+
+            with Loop(builder, words) as loop:
+                bases = [
+                    builder.add(
+                        source,
+                        load_word(offsets, builder.mul(builder.add(builder.mul(loop.index, v.index(group)), v.index(e)), v.index(8))),
+                    )
+                    for e in range(group)
+                ]
+                first = load_word(runs)
+                values = [builder.load(v.at(base, first, kind), align=1) for base in bases]
+                with Loop(builder, builder.sub(count, v.index(1)), values) as more:
+                    run = builder.add(runs, builder.shl(builder.add(more.index, v.index(1)), v.index(4)))
+                    start, later = load_word(run), builder.icmp_signed(">=", numbers, v.splat(load_word(run, 8)))
+                    loaded = [builder.load(v.at(base, start, kind), align=1) for base in bases]
+                    more.carry([builder.select(later, new, old) for new, old in zip(loaded, more.values, strict=True)])
+                values = more.results
+                while len(values) > 1:  # joins first and second half until one vector holds all, element by element
+                    half = len(values) // 2
+                    values = [_interleaved(builder, low, high) for low, high in zip(values[:half], values[half:], strict=True)]
+                builder.store(values[0], v.at(panel, builder.mul(loop.index, panel_stride), values[0].type), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 7), codegen
+
+    return pack_words
+
+
+def _interleaved(builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
+    """low[0], high[0], low[1], high[1], …"""
+    count = low.type.count
+    mask = [index for i in range(count) for index in (i, count + i)]
+    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, 2 * count), mask))
+
+
+@kernel_factory("dot.convolution")
+def make_convolution(rows, vectors, lanes, mode):
+    """Argument block: DotConvolution. Images × groups × blocks × row chunks are shared out to the parts."""
+    tile, single = (make_dot_tile(n, vectors, lanes, mode, n) for n in (rows, 1))
+    columns, size = vectors * lanes, 4 // group_of(mode)
+    pack_words, edge, table, start_table = make_pack_words(lanes, mode), alloca(4 * rows * columns), alloca(16 * lanes), alloca(4 * rows)
+    edge_stride = 4 * columns
+
+    @inlined
+    def pack_panel(source, offsets, words, pixel, pixels, width, height, row_stride, plane_stride, panel):
+        """The panel of the pixels from `pixel` on; beyond the last one it holds anything."""
+        runs = table()
+        for first in range(pixel, min(pixel + columns, pixels), lanes):
+            count, lane = 0, 0
+            while lane < lanes and first + lane < pixels:
+                y, x = (first + lane) // width, (first + lane) % width
+                start = (y // height) * plane_stride + (y % height) * row_stride + size * x
+                store_i64(runs + 16 * count, start - size * lane)
+                store_i64(runs + 16 * count + 8, lane)
+                lane += width - x
+                count += 1
+            pack_words(source, offsets, words, runs, count, panel + 4 * (first - pixel), edge_stride)
+
+    def convolution(args, part, parts):
+        (
+            source_start, image_bytes, group_bytes, offsets, width, height, row_stride, plane_stride, weights_start, weight_bytes,
+            sums_start, factors_start, biases, zero, signed, flip, target_start, images, groups, m, depth, words, pixels, block_panels,
+            row_chunks, memory, flags, slots, slot_bytes,
+        ) = _convolution(args)  # fmt: skip
+        panels, tiles = (pixels + columns - 1) // columns, (m + rows - 1) // rows
+        blocks, panel_bytes = (panels + block_panels - 1) // block_panels, words * edge_stride
+        slot, x_zero, scratch, start = claim_slot(flags, slots), shifted_zero(zero, signed, flip), edge(), start_table()
+        packed = memory + slot * slot_bytes
+        pixel_sums = packed + block_panels * panel_bytes
+        store_i32(start, 0)
+        first_task, last_task = share(images * groups * blocks * row_chunks, part, parts, 1)
+        for task in range(first_task, last_task):
+            block, image = task // row_chunks % blocks, task // row_chunks // blocks
+            group = image % groups
+            source = source_start + image // groups * image_bytes + group * group_bytes
+            first_panel, last_panel = block * block_panels, min(panels, (block + 1) * block_panels)
+            ones = weights_start + groups * weight_bytes
+            for panel in range(first_panel, last_panel):
+                place = packed + (panel - first_panel) * panel_bytes
+                pack_panel(source, offsets, words, panel * columns, pixels, width, height, row_stride, plane_stride, place)
+                if factors_start != 0:
+                    store_i32(start, 0)
+                    single(ones, 0, place, words, start, 0, 0, pixel_sums + (panel - first_panel) * edge_stride, edge_stride)
+            first_tile, last_tile = share(tiles, task % row_chunks, row_chunks, 1)
+            for index in range(first_tile, last_tile):
+                a, row = weights_start + group * weight_bytes + index * rows * words * 4, (group * tiles + index) * rows * 4
+                tile_rows = min(rows, m - index * rows)
+                factors = factors_start + row if factors_start != 0 else 0
+                for i in range(rows):
+                    own = load_i32(sums_start + row + 4 * i)
+                    own += depth * load_i32(factors + 4 * i) if factors != 0 else 0
+                    store_i32(start + 4 * i, load_i32(biases + row + 4 * i) - x_zero * own)
+                for panel in range(first_panel, last_panel):
+                    tile_columns = min(columns, pixels - panel * columns)
+                    place = target_start + ((image * m + index * rows) * pixels + panel * columns) * 4
+                    whole = tile_columns == columns and tile_rows == rows
+                    target, stride = (place, 4 * pixels) if whole else (scratch, edge_stride)
+                    b, sums = packed + (panel - first_panel) * panel_bytes, pixel_sums + (panel - first_panel) * edge_stride
+                    tile(a, 0, b, words, start, factors, sums, target, stride)
+                    if not whole:
+                        copy_block(scratch, edge_stride, place, 4 * pixels, tile_rows, tile_columns)
+        free_slot(flags, slot)
+
+    return convolution
