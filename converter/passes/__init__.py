@@ -22,6 +22,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
     from mnnx.converter.passes.movement import MovementSimplification
     from mnnx.converter.passes.pad_folding import PadFolding
+    from mnnx.converter.passes.reciprocals import Reciprocals
 
     return [
         DeadCode(),
@@ -38,6 +39,7 @@ def all_passes() -> list[Pass]:
         IdentityElimination(),
         DeadCode(),
         EpilogueFusion(),
+        Reciprocals(),
         DeadCode(),
     ]
 

@@ -1,6 +1,7 @@
-"""Fuses what follows a convolution or matrix product into it: a bias, a residual sum of the same shape, and an activation.
+"""Fuses what follows a convolution or matrix product into it: a factor, a bias, a residual sum of the same shape, and an activation.
 
-They become `mnnx::FusedConv`, `mnnx::FusedConvTranspose` and `mnnx::FusedMatMul`, which compute activation(product + bias + residual).
+They become `mnnx::FusedConv`, `mnnx::FusedConvTranspose` and `mnnx::FusedMatMul`, which compute activation(alpha * product + bias +
+residual).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
 from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
-from mnnx.schema.ops.arithmetic import Add, Clip, Tanh
+from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Tanh
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
@@ -76,6 +77,34 @@ class GemmToMatMul(Rule):
             inputs[2] = Value(inputs[2].name, constant=inputs[2].constant.reshape(-1))
         op = FusedMatMul(transpose_a=node.op.transA, transpose_b=node.op.transB, alpha=node.op.alpha)
         substitute(graph, node, Node(op, inputs, node.outputs, node.name))
+
+
+class FuseScale(Rule):
+    """MatMul times (or divided by) a constant number: the alpha of a FusedMatMul."""
+
+    name = "scale into MatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._find(node, graph) is not None else "not a matrix product times a number"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product, factor = self._find(node, graph)
+        op = _as_fused(product.op).replace(alpha=factor)
+        substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
+        graph.remove(product)
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Node, float] | None:
+        if not isinstance(node.op, (Mul, Div)):
+            return None
+        for result, operand in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
+            product, number = made_by(result, MatMul, FusedMatMul), scalar(operand)
+            if product is None or not number or not _floats(product.inputs[0]) or only_user(result, graph) is not node:
+                continue
+            if len(product.inputs) > 2 or getattr(product.op, "activation", "") or operand.constant.ndim > (result.rank or 0):
+                continue
+            alpha = getattr(product.op, "alpha", 1.0)
+            return product, alpha * number if isinstance(node.op, Mul) else alpha / number
+        return None
 
 
 class FuseBias(Rule):
@@ -172,8 +201,8 @@ class FuseActivation(Rule):
 
 
 class EpilogueFusion(RulePass):
-    """Bias first, then residual, then activation: the order in which a fused op computes them."""
+    """Scale first, then bias, residual and activation: the order in which a fused op computes them."""
 
     name = "epilogue-fusion"
     level = 2
-    rules = (GemmToMatMul(), FuseBias(), FuseResidual(), FuseActivation())
+    rules = (GemmToMatMul(), FuseScale(), FuseBias(), FuseResidual(), FuseActivation())

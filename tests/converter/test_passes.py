@@ -51,6 +51,15 @@ MODELS = {
         {"Gemm to MatMul": 1, "activation": 1},
         {"mnnx::FusedMatMul": 1},
     ),
+    "epilogue-fusion of a scaled product": (
+        """agraph (float[2,5,8] x, float[2,8,6] z) => (float[2,5,6] y)
+        <float eight = {8}, float[6] b>
+        { p = MatMul(x, z)
+          s = Div(p, eight)
+          y = Add(s, b) }""",
+        {"scale into MatMul": 1, "bias into MatMul": 1},
+        {"mnnx::FusedMatMul": 1},
+    ),
     "pad-folding": (
         """agraph (float[1,3,6,6] x) => (float[1,4,7,8] y)
         <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 2, 0, 0, 2, 2}>
@@ -251,6 +260,12 @@ LEFT_ALONE = {
 def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
     text, left = LEFT_ALONE[name]
     assert dict(mnnx.convert(_filled(text), tmp_path / "model.mnnx").ops_after) == left
+
+
+def test_division_by_a_constant_becomes_a_product_at_level_3_only(tmp_path: Path) -> None:
+    model = _filled("agraph (float[2,3] x) => (float[2,3] y) <float[3] c> { y = Div(x, c) }")
+    ops = [dict(mnnx.convert(model, tmp_path / "m.mnnx", level=level).ops_after) for level in (2, 3)]
+    assert ops == [{"Div": 1}, {"Mul": 1}]
 
 
 def test_fused_tensor_is_reported_with_its_pass_and_level(session_of) -> None:
