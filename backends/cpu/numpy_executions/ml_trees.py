@@ -120,13 +120,12 @@ def _binary(op: TreeEnsembleClassifier, scores: np.ndarray, voted: np.ndarray, b
         pair = post_transform(op.post_transform, np.stack([first, last], -1))
         if op.post_transform == "PROBIT":
             alone = np.stack([probit(first), np.zeros_like(first)], -1)
-        elif probabilities:
-            alone = np.stack([1 - first, first], -1)
         elif not one_target and base.size:
             alone = np.stack([first, np.zeros_like(first)], -1)
+        elif op.post_transform == "LOGISTIC":
+            alone = logistic(np.stack([-first, first], -1))
         else:
-            alone = np.stack([-first, first], -1)
-            alone = logistic(alone) if op.post_transform == "LOGISTIC" else alone
+            alone = np.stack([1 - first if probabilities else -first, first], -1)
         if op.n_targets == 1:
             return winner, (alone[:, :1] if op.post_transform == "PROBIT" else first[:, None]).astype(np.float32)
         return winner, np.where(single[:, None], alone, pair).astype(np.float32)
