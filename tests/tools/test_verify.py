@@ -11,6 +11,7 @@ import onnx
 import pytest
 
 import mnnx
+from mnnx.tools.references import Reference, ReferenceFailed
 from mnnx.tools.verify import compare
 
 SHAPE = ("--shape", "image=1,3,8,8")
@@ -69,12 +70,34 @@ def test_tensors_that_were_fused_away_are_passed_over(mnnx_command, classifier: 
 
 
 def test_a_model_that_the_reference_cant_run_is_an_error(mnnx_command, saved) -> None:
-    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[1] s) => (float[A] y) { y = Reshape(x, s) }')
-    result = mnnx_command("verify", source, "-i", "s=[2]")
-    assert result.exit_code == 0
-    result = mnnx_command("verify", source, "-i", "s=[3]")
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (bfloat16[2] x) => (bfloat16[2] y) { y = Add(x, x) }')
+    result = mnnx_command("verify", source, "--reference", "onnxruntime")
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: onnxruntime can't run this model on these inputs: ")
+
+
+def test_inputs_that_dont_fit_are_mnnx_errors(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[1] s) => (float[A] y) { y = Reshape(x, s) }')
+    assert mnnx_command("verify", source, "-i", "s=[2]").exit_code == 0
+    result = mnnx_command("verify", source, "-i", "s=[3]")
+    assert result.exit_code == 1
+    assert "(Reshape) can't run on inputs" in result.stderr
+
+
+def test_a_difference_is_told_even_where_it_cant_be_located(mnnx_command, classifier: Path, miscompiled, monkeypatch) -> None:
+    run = Reference.run
+
+    def only_outputs(self, feed, names=None):
+        if names is not None:
+            raise ReferenceFailed("not today")
+        return run(self, feed)
+
+    monkeypatch.setattr(Reference, "run", only_outputs)
+    miscompiled(1, "Sigmoid")
+    result = mnnx_command("verify", classifier, *SHAPE)
+    assert result.exit_code == 1
+    assert "DIFFERS" in result.stdout
+    assert "where that begins can't be seen: not today" in result.stdout
 
 
 @pytest.mark.parametrize(
