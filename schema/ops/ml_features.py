@@ -225,3 +225,13 @@ class CastMap(Op):
         require(self.cast_to in known, f"cast_to must be one of {', '.join(known)}; it is {self.cast_to!r}")
         require(self.map_form in ("DENSE", "SPARSE"), f"map_form must be DENSE or SPARSE; it is {self.map_form!r}")
         require(self.map_form == "DENSE" or 0 < self.max_map < 2**31, f"max_map must be positive, below 2^31; it is {self.max_map}")
+
+    @property
+    def dtype(self) -> np.dtype:
+        """That of the result."""
+        return {"TO_FLOAT": _FLOAT, "TO_STRING": STRING, "TO_INT64": _INT64}[self.cast_to]
+
+    def infer(self, x: Spec | None) -> Spec:
+        if self.map_form == "DENSE":
+            raise DataDependent
+        return Spec(self.dtype, (1, self.max_map))

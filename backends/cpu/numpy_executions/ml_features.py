@@ -156,19 +156,14 @@ def dict_vectorizer(op: DictVectorizer, x: dict[Any, Any]) -> np.ndarray:
 
 @numpy_execution(CastMap)
 def cast_map(op: CastMap, x: dict[int, Any]) -> np.ndarray:
-    kind, dtype, nothing = {
-        "TO_FLOAT": (float, np.dtype(np.float32), 0),
-        "TO_INT64": (lambda value: int(float(value)), np.dtype(np.int64), 0),
-        "TO_STRING": (_text, dtypes.STRING, "0.f"),
-    }[op.cast_to]
+    kind = {"TO_FLOAT": float, "TO_INT64": lambda value: int(float(value)), "TO_STRING": _text}[op.cast_to]
     if op.map_form == "DENSE":
-        values = [kind(x[key]) for key in sorted(x)]
-    else:
-        require(all(0 <= key < op.max_map for key in x), f"the keys of a map must be 0 … {op.max_map - 1}; they are {sorted(x)[:10]}")
-        values = [nothing] * op.max_map
-        for key, value in x.items():
-            values[key] = kind(value)
-    return np.array(values, dtype)[None]
+        return np.array([kind(x[key]) for key in sorted(x)], op.dtype)[None]
+    require(all(0 <= key < op.max_map for key in x), f"the keys of a map must be 0 … {op.max_map - 1}; they are {sorted(x)[:10]}")
+    values = np.full(op.max_map, "0.f" if op.dtype == dtypes.STRING else 0, op.dtype)
+    for key, value in x.items():
+        values[key] = kind(value)
+    return values[None]
 
 
 def _text(value: Any) -> str:

@@ -10,7 +10,10 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.regex import Pattern
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
+from mnnx.schema.ops.base import require
 from mnnx.schema.ops.text import RegexFullMatch, StringConcat, StringNormalizer, StringSplit, TfIdfVectorizer
+
+_MOST_PARTS = 1 << 28  # what a result may hold, padding included
 
 
 def _strings(values: list[str], shape: tuple[int, ...]) -> np.ndarray:
@@ -39,6 +42,7 @@ def string_split(op: StringSplit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
     parts = [text.split(op.delimiter or None, limit) for text in x.reshape(-1)]
     counts = np.array([len(p) for p in parts], np.int64)
     width = int(counts.max(initial=0))
+    require(len(parts) * width <= _MOST_PARTS, f"{len(parts)} strings with up to {width} parts are more than {_MOST_PARTS}")
     padded = [part for p in parts for part in (*p, *[""] * (width - len(p)))]
     return _strings(padded, (*x.shape, width)), counts.reshape(x.shape)
 
