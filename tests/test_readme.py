@@ -77,3 +77,17 @@ def test_links_lead_somewhere(page: str) -> None:
 def test_installation_names_an_extra_that_exists() -> None:
     assert "'.[convert]'" in (ROOT / "README.md").read_text()
     assert "\nconvert = [" in (ROOT / "pyproject.toml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [
+        ("schema/ops/activation.py", "class LeakyRelu(FloatUnary):"),
+        ("schema/ops/activation.py", "alpha: float = 0.01"),
+        ("backends/elementwise.py", 'activation.LeakyRelu: Expression("where(x >= 0, x, alpha * x)"),'),
+        ("backends/cpu/numpy_executions/indexing.py", "@numpy_execution(ops.Gather)"),
+    ],
+)
+def test_what_contributing_quotes_stands_in_the_code(file: str, line: str) -> None:
+    assert line in (ROOT / "CONTRIBUTING.md").read_text()
+    assert line in (ROOT / file).read_text()
