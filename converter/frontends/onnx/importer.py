@@ -88,6 +88,12 @@ def _load(source: Any) -> tuple[onnx.ModelProto, str]:
 
 def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model with types and shapes of its values added, as far as onnx knows them; they are hints to importers and passes."""
+    declared = {o.domain for o in model.opset_import}
+    if missing := {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        copy.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
+        model = copy
     try:
         return onnx.shape_inference.infer_shapes(model, data_prop=True)
     except Exception as error:  # raised by the C++ side for odd but runnable models, and for models over 2 GiB
