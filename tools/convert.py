@@ -18,8 +18,8 @@ LEVEL = click.option(
     type=click.IntRange(0, 3),
     default=2,
     show_default=True,
-    help="0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also makes rewrites that change "
-    "rounding a little.",
+    help="0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also allows rewrites that "
+    "round differently (there are none yet).",
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".tif", ".tiff")
 _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "writing the file", "done": "done"}

@@ -92,6 +92,7 @@ def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float) -> dict[
     from mnnx.schema import dtypes
 
     row: dict[str, Any] = {"name": name, "dtype": "", "shape": None, "equal": False, "error": None, "allowed": None, "note": ""}
+    wanted = np.asarray(wanted) if isinstance(wanted, np.generic) else wanted  # the reference evaluator gives some scalars so
     if not isinstance(wanted, np.ndarray):
         return row | _compare_others(name, got, wanted, rtol, atol)
     wanted = wanted.astype(object) if wanted.dtype.kind in "SUT" else wanted

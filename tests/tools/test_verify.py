@@ -114,6 +114,7 @@ def test_a_difference_is_told_even_where_it_cant_be_located(mnnx_command, classi
         (np.float32([]), np.float32([[]]), False),
         (np.int64([1, 2]), np.int64([1, 3]), False),
         (np.array([True]), np.array([True]), True),
+        (np.array(3.0), np.float64(3), True),
         (np.complex64([1 + 1j]), np.complex64([1 - 1j]), False),
         (np.array([1, 2], ml_dtypes.bfloat16), np.array([1, 2], ml_dtypes.bfloat16), True),
         (np.array(["a"], object), np.array(["a"]), True),
