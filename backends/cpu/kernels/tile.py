@@ -16,6 +16,9 @@ from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.vectors import I64, Loop, Vectors, activate
 
+#: How far ahead packed weights are asked for, in bytes: they often come from main memory.
+_AHEAD = 2048
+
 
 @functools.cache
 def make_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, panel_rows: int = 0, bias_by: str = "column"):
@@ -39,6 +42,11 @@ def make_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, panel_r
                 *sums, a_offset, b_row = loop.values
                 columns = [v.load(b_row, step * j) for j in range(vectors)]
                 nexts = []
+                if panel_rows:
+                    v.prefetch(builder.add(a, a_offset), _AHEAD)
+                else:
+                    for j in range(vectors):
+                        v.prefetch(b_row, _AHEAD + step * j)
                 for i in range(rows):
                     place = (builder.add(a, a_offset), 4 * i) if panel_rows else (starts[i], a_offset)
                     factor = v.load_splat(*place)

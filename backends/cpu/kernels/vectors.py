@@ -121,6 +121,13 @@ class Vectors:
         function = cgutils.get_or_insert_function(self.builder.module, function_type, f"llvm.{name}.v{self.lanes}f32")
         return self.builder.call(function, arguments)
 
+    def prefetch(self, address: ir.Value, offset: int | ir.Value = 0) -> None:
+        """Asks for the cache line at address + offset, which need not exist."""
+        pointer = self.at(address, offset, I8)
+        function_type = ir.FunctionType(ir.VoidType(), [pointer.type, I32, I32, I32])
+        function = cgutils.get_or_insert_function(self.builder.module, function_type, "llvm.prefetch.p0")
+        self.builder.call(function, [pointer, *(ir.Constant(I32, n) for n in (0, 3, 1))])  # to be read, into L1, data
+
     def fma(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
         """a * b + c; on a target without the instruction `llvm.fma` would be a call per lane."""
         if self.has_fma:
