@@ -88,11 +88,11 @@ def _open(path: str | os.PathLike | None) -> LoadedModel:
     try:
         real = Path(path).resolve(strict=True)
         status = real.stat()
+        key = (str(real), status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
+        with _OPEN_LOCK:
+            loaded = _OPEN.get(key)
+            if loaded is None:
+                loaded = _OPEN[key] = LoadedModel(read_model(real))
+            return loaded
     except OSError as error:
         raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
-    key = (str(real), status.st_ino, status.st_dev, status.st_size, status.st_mtime_ns)
-    with _OPEN_LOCK:
-        loaded = _OPEN.get(key)
-        if loaded is None:
-            loaded = _OPEN[key] = LoadedModel(read_model(real))
-        return loaded

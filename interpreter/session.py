@@ -130,10 +130,9 @@ class Session:
             return index
         for removed in self._loaded.model.removed:
             if removed.name == name:
-                raise InputError(
-                    f"the tensor {name!r} no longer exists: the pass {removed.by_pass} fused it away. "
-                    f"Convert with level={removed.keep_level} to keep it"
-                )
+                kept = removed.keep_level
+                advice = f"convert with level={kept} to keep it" if kept >= 0 else "make it an output to keep it"
+                raise InputError(f"the tensor {name!r} no longer exists: the pass {removed.by_pass} took it away; {advice}")
         outputs = ", ".join(repr(self._graph.values[i].name) for i in self._graph.outputs)
         raise InputError(f"the model has no tensor {name!r}; its outputs are {outputs}")
 

@@ -309,6 +309,7 @@ def _typed(value: Value, proto: onnx.TypeProto, is_input: bool = False) -> Value
     kind = proto.WhichOneof("value")
     if kind in ("sequence_type", "optional_type", "map_type"):
         value.kind = kind.removesuffix("_type")
+        value.dtype = value.dtype or _element_dtype(proto)
         return value
     if kind != "tensor_type" or value.constant is not None:
         return value
@@ -318,6 +319,13 @@ def _typed(value: Value, proto: onnx.TypeProto, is_input: bool = False) -> Value
     if value.shape is None and tensor.HasField("shape"):
         value.shape = tuple(_dim(d, is_input) for d in tensor.shape.dim)
     return value
+
+
+def _element_dtype(proto: onnx.TypeProto) -> np.dtype | None:
+    """Of the tensors in a sequence or optional (None: in a map)."""
+    while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
+        proto = getattr(proto, kind).elem_type
+    return dtypes.from_code(proto.tensor_type.elem_type) if kind == "tensor_type" else None
 
 
 def _dim(dim: onnx.TensorShapeProto.Dimension, is_input: bool) -> int | str | None:
