@@ -274,8 +274,9 @@ class Planner:
             plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *scratch])
             if plan.arena_bytes > self.runtime.limits.memory_bytes:
                 raise LimitExceeded(
-                    f"the graph {self.graph.name!r} needs {plan.arena_bytes >> 20} MiB for these input shapes; the limit is "
-                    f"{self.runtime.limits.memory_bytes >> 20} MiB. Check the input's shape, or raise Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
+                    f"the graph {self.graph.name!r} needs {plan.arena_bytes >> 20} MiB for these input shapes; "
+                    f"the limit is {self.runtime.limits.memory_bytes >> 20} MiB. Check the input's shape, or raise "
+                    f"Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
                 )
             arena = backend.allocate(plan.arena_bytes) if plan.arena_bytes else None
             for index, buffer in mine.items():

@@ -64,8 +64,8 @@ class PixelProduct:
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int
     ):
-        """Records the units. `weights`: from `pack_weights`; `bias` [groups, bias_rows]; `epilogue`: its kind and parameters; the others are
-        addresses (residual 0: none)."""
+        """Records the units. `weights`: from `pack_weights`; `bias` [groups, bias_rows]; `epilogue`: its kind and parameters; the
+        others are addresses (residual 0: none)."""
         windows, backend, lanes = self.windows, self.backend, self.tiling.lanes
         source, channel_size, (_, source_rows, source_columns) = x, math.prod(windows.input), windows.input
         channels = self.images * self.groups * self.channels

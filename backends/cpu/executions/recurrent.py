@@ -83,7 +83,8 @@ class RecurrentExecution(Execution):
         flags = np.zeros(backend.threads, np.int64)
         block = Block(
             gates, row, *gates_strides, batch * self.steps * row, address_of(weights), weights[0].nbytes, address_of(bias), directions,
-            batch, self.steps, self.hidden, self.padded, sum(self.panels), self.panels[0], *optional, *state_strides, outputs[0], *all_strides,
+            batch, self.steps, self.hidden, self.padded, sum(self.panels), self.panels[0], *optional, *state_strides, outputs[0],
+            *all_strides,
             *outputs[1:], {"forward": 0, "reverse": 1, "bidirectional": 2}[op.direction], address_of(flags), backend.threads,
             gates + self.gates_bytes, self.slot_bytes, address_of(parameters),
         )  # fmt: skip

@@ -135,7 +135,8 @@ def make_gather(lanes, fma, kind):
     def gather(args, part, parts):
         (
             terms_start, bias, outputs, target_start, residual_start, parameters, channels, depth, height, width, kernel_depth,
-            kernel_height, kernel_width, plane_stride, row_stride, column_stride, plane_dilation, row_dilation, column_dilation, plane_pad, row_pad,
+            kernel_height, kernel_width, plane_stride, row_stride, column_stride, plane_dilation, row_dilation, column_dilation,
+            plane_pad, row_pad,
             column_pad, target_depth, target_height, target_width, flags, slots, memory, slot_bytes,
         ) = _gather(args)  # fmt: skip
         slot = claim_slot(flags, slots)

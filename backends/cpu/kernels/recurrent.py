@@ -134,7 +134,8 @@ def _make_kernel(rows, vectors, lanes, fma, first_formula, second_formula):
     def recurrent(args, part, parts):
         (
             gates_start, row_bytes, gates_time, gates_batch, gates_direction, weights_start, weights_direction, bias_start, directions,
-            batch, steps, hidden, padded, panels, first_panels, lengths, initial_h, initial_c, state_direction, state_batch, all_start, all_time,
+            batch, steps, hidden, padded, panels, first_panels, lengths, initial_h, initial_c, state_direction, state_batch,
+            all_start, all_time,
             all_direction, all_batch, last_h, last_c, reversed_, flags, slots, memory, slot_bytes, parameters,
         ) = _recurrent(args)  # fmt: skip
         slot = claim_slot(flags, slots)

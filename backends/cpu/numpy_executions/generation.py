@@ -65,7 +65,8 @@ def _uniform(op: ops.RandomUniform | ops.RandomUniformLike, shape: tuple[int, ..
 
 @numpy_execution(ops.Bernoulli)
 def bernoulli(op: ops.Bernoulli, probability: np.ndarray) -> np.ndarray:
-    return np.asarray(generator(op.seed).random(probability.shape) < probability.astype(np.float64)).astype(probability.dtype if op.dtype is None else op.dtype)
+    dtype = probability.dtype if op.dtype is None else op.dtype
+    return np.asarray(generator(op.seed).random(probability.shape) < probability.astype(np.float64)).astype(dtype)
 
 
 @numpy_execution(ops.Multinomial)

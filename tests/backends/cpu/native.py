@@ -11,7 +11,10 @@ from mnnx.schema.ops.base import Op, Spec
 
 
 class Native:
-    """`op` on arrays; `constants`: indices of the inputs that are weights. Raises ValueError where the op has no native execution for them."""
+    """`op` on arrays; `constants`: indices of the inputs that are weights.
+
+    Raises ValueError where the op has no native execution for them.
+    """
 
     def __init__(self, op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1, outputs: int = 1):
         self.backend = CpuBackend(ScheduleConfig(num_threads=threads), SharedWeights())
