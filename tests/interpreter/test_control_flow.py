@@ -1,0 +1,174 @@
+"""If, Loop and Scan, nested, with captured values, against onnxruntime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+
+
+def check(session, text, feed):
+    model = onnx.parser.parse_model(text)
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    wanted = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
+    found = session.run(feed)
+    for info, array in zip(model.graph.output, wanted, strict=True):
+        assert found[info.name].dtype == array.dtype
+        assert found[info.name].shape == array.shape, info.name
+        np.testing.assert_allclose(found[info.name], array, rtol=1e-5, atol=1e-6, err_msg=info.name)
+
+
+IF = (
+    HEAD
+    + """g (bool c, float[n] x, float[n] z) => (float[m] y, float[m] w)
+    { a = Neg(x)
+      y, w = If(c) <then_branch = t () => (float[m] p, float[m] q) { p = Add(a, z) q = Relu(p) },
+                    else_branch = e () => (float[m] r, float[m] s) { r = Concat<axis=0>(a, x) s = Exp(r) }> }"""
+)
+
+NESTED_IF = (
+    HEAD
+    + """g (bool c, bool d, float[n] x) => (float[n] y)
+    { a = Neg(x)
+      y = If(c) <then_branch = t () => (float[n] p) {
+                     b = Exp(a)
+                     p = If(d) <then_branch = tt () => (float[n] q) { q = Add(a, b) },
+                                else_branch = te () => (float[n] r) { r = Mul(b, x) }>
+                 },
+                 else_branch = e () => (float[n] s) { s = Identity(x) }> }"""
+)
+
+LOOP = (
+    HEAD
+    + """g (int64 n, bool go, float[2] x, float limit) => (float[2] y, float[k,2] all, int64[k] steps)
+    { w = Exp(x)
+      y, all, steps = Loop(n, go, x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] u, int64 j)
+        { t = Add(s, w) u = Neg(t) m = ReduceMax<keepdims=0>(t) d = Less(m, limit) j = Add(i, i) }> }"""
+)
+
+NESTED_LOOP = (
+    HEAD
+    + """g (int64 n, int64 m, float[2] x) => (float[2] y, float[k,2] all)
+    { y, all = Loop(n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[2] copy)
+        { f = Cast<to=1>(i) o = Add(x, f)
+          t = Loop(m, , s) <body = bb (int64 ii, bool cc, float[2] ss) => (bool dd, float[2] tt)
+            { ff = Cast<to=1>(ii) g1 = Add(o, ff) tt = Add(ss, g1) dd = Identity(cc) }>
+          copy = Neg(t) d = Identity(c) }> }"""
+)
+
+GROWING_LOOP = (
+    HEAD
+    + """g (int64 n, float[k] x) => (float[m] y)
+    { y = Loop(n, , x) <body = b (int64 i, bool c, float[r] s) => (bool d, float[q] t)
+        { f = Cast<to=1>(i) z = Constant<value = int64[1] {0}>() u = Unsqueeze(f, z) t = Concat<axis=0>(s, u) d = Identity(c) }> }"""
+)
+
+SCAN = (
+    HEAD
+    + """g (float[2] h, float[n,2] x, float[2] w) => (float[2] y, float[n,2] all)
+    { y, all = Scan(h, x) <num_scan_inputs=1, body = b (float[2] s, float[2] e) => (float[2] t, float[2] u)
+        { p = Mul(e, w) t = Add(s, p) u = Tanh(t) }> }"""
+)
+
+BACKWARD_SCAN = (
+    HEAD
+    + """g (float[2] h, float[2,n] x) => (float[2] y, float[2,n] all)
+    { y, all = Scan(h, x) <num_scan_inputs=1, scan_input_axes=[1], scan_input_directions=[1], scan_output_axes=[1],
+                            scan_output_directions=[1],
+        body = b (float[2] s, float[2] e) => (float[2] t, float[2] u) { t = Add(s, e) u = Neg(t) }> }"""
+)
+
+LOOP_OF_IF = (
+    HEAD
+    + """g (int64 n, float[2] x) => (float[2] y)
+    { y = Loop(n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t)
+        { two = Constant<value = int64 {2}>() r = Mod(i, two) odd = Cast<to=9>(r) d = Identity(c)
+          t = If(odd) <then_branch = p () => (float[2] a) { a = Add(s, x) }, else_branch = q () => (float[2] b1) { b1 = Neg(s) }> }> }"""
+)
+
+X = np.array([0.5, -1], np.float32)
+TRUE, FALSE = np.array(True), np.array(False)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize(
+    ("text", "feeds"),
+    [
+        (IF, [{"c": c, "x": X, "z": X + 1} for c in (TRUE, FALSE, TRUE)]),
+        (NESTED_IF, [{"c": c, "d": d, "x": X} for c in (TRUE, FALSE) for d in (TRUE, FALSE)]),
+        (
+            LOOP,
+            [
+                {"n": np.array(n), "go": go, "x": X, "limit": np.array(9, np.float32)}
+                for n, go in ((4, TRUE), (0, TRUE), (4, FALSE), (99, TRUE))
+            ],
+        ),
+        (NESTED_LOOP, [{"n": np.array(n), "m": np.array(m), "x": X} for n, m in ((3, 2), (2, 0), (0, 2))]),
+        (GROWING_LOOP, [{"n": np.array(n), "x": np.ones(k, np.float32)} for n, k in ((3, 2), (0, 1), (5, 0))]),
+        (SCAN, [{"h": X, "x": np.arange(2 * n, dtype=np.float32).reshape(n, 2) / 9, "w": X} for n in (4, 1)]),
+        (BACKWARD_SCAN, [{"h": X, "x": np.arange(2 * n, dtype=np.float32).reshape(2, n)} for n in (4, 1)]),
+        (LOOP_OF_IF, [{"n": np.array(n), "x": X} for n in (5, 1, 0)]),
+    ],
+    ids=["if", "nested if", "loop", "nested loop", "growing loop", "scan", "backward scan", "loop of if"],
+)
+def test_agrees_with_onnxruntime(session_of, text, feeds, level):
+    session = session_of(text, level=level)
+    for feed in [*feeds, *feeds]:
+        check(session, text, feed)
+
+
+def test_a_scan_over_nothing(session_of):
+    result = session_of(SCAN).run({"h": X, "x": np.zeros((0, 2), np.float32), "w": X})
+    assert result["y"].tolist() == X.tolist()
+    assert result["all"].shape == (0, 2)
+
+
+def test_callbacks_see_the_ops_of_bodies(session_of):
+    session = session_of(LOOP_OF_IF, level=0)
+    seen = []
+    feed = {"n": np.array(2), "x": X}
+    assert session.run_with_callbacks(lambda t, i: seen.append(i.type), lambda t, i: None, feed) == 0
+    assert seen[0] == "Loop"
+    assert seen.count("If") == 2
+    assert seen.index("If") < seen.index("Neg") < seen.index("Add")
+
+
+def test_a_stop_inside_a_body_stops_the_run(session_of):
+    session = session_of(LOOP_OF_IF, level=0)
+    assert session.run_with_callbacks(lambda t, i: i.type != "Add", lambda t, i: None, {"n": np.array(9), "x": X}) == 11
+    check(session, LOOP_OF_IF, {"n": np.array(3), "x": X})
+
+
+def test_sequences_through_loops(session_of):
+    text = (
+        HEAD
+        + """g (int64 n, float[2] x) => (float[k] y, int64 length)
+        { e = SequenceEmpty<dtype=1>()
+          s = Loop(n, , e) <body = b (int64 i, bool c, seq(float[m]) q) => (bool d, seq(float[m]) r)
+            { f = Cast<to=1>(i) v = Add(x, f) r = SequenceInsert(q, v) d = Identity(c) }>
+          y = ConcatFromSequence<axis=0>(s) length = SequenceLength(s) }"""
+    )
+    session = session_of(text)
+    result = session.run({"n": np.array(3), "x": X})
+    np.testing.assert_array_equal(result["y"], np.concatenate([X, X + 1, X + 2]))
+    assert result["length"] == 3
+
+
+def test_errors_inside_bodies_name_the_op_there(session_of):
+    text = (
+        HEAD
+        + """g (int64 n, float[4] x) => (float y)
+        { z = Constant<value = float {0}>()
+          y = Loop(n, , z) <body = b (int64 i, bool c, float s) => (bool d, float t)
+            { p = Gather<axis=0>(x, i) t = Add(s, p) d = Identity(c) }> }"""
+    )
+    import mnnx
+
+    session = session_of(text)
+    assert session.run({"n": np.array(4), "x": np.ones(4, np.float32)})["y"] == 4
+    with pytest.raises(mnnx.InputError, match=r"op '\w+' \(Gather\).*4"):
+        session.run({"n": np.array(5), "x": np.ones(4, np.float32)})

@@ -1,0 +1,92 @@
+"""One session serves one caller at a time; different sessions run in parallel and agree to the bit."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import mnnx
+from mnnx import SessionStateError
+from tests.networks import SMALL, feed_for
+
+HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
+MODEL = HEAD + "g (float[n] x) => (float[n] y) { a = Relu(x) y = Exp(a) }"
+X = np.ones(3, np.float32)
+
+
+def test_a_second_thread_gets_an_error_while_a_session_runs(session_of):
+    session = session_of(MODEL)
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(tensors, info):
+        inside.set()
+        leave.wait(20)
+
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(session.run_with_callbacks, wait, lambda t, i: None, {"x": X})
+        assert inside.wait(20)
+        for use in (lambda: session.run({"x": X}), lambda: session.resize({"x": (4,)})):
+            with pytest.raises(SessionStateError, match="in use by another thread; create one session per thread"):
+                use()
+        leave.set()
+        assert first.result() == 0
+    session.run({"x": X})
+
+
+def test_release_waits_for_a_run(session_of):
+    session = session_of(MODEL)
+    inside, leave = threading.Event(), threading.Event()
+
+    def wait(tensors, info):
+        inside.set()
+        leave.wait(20)
+
+    with ThreadPoolExecutor(2) as pool:
+        run = pool.submit(session.run_with_callbacks, wait, lambda t, i: None, {"x": X})
+        assert inside.wait(20)
+        release = pool.submit(session.release)
+        leave.set()
+        assert run.result() == 0
+        release.result()
+    with pytest.raises(SessionStateError, match="released"):
+        session.run({"x": X})
+
+
+@pytest.mark.parametrize("name", ["mobilenet-like", "transformer-like"])
+def test_sessions_in_parallel_agree_to_the_bit(session_of, name):
+    """4 sessions × 4 threads (2 of their own each), 200 runs."""
+    make, sizes = SMALL[name]
+    model = make()
+    first = session_of(model, num_threads=2)
+    feeds = [feed_for(model, sizes | {"n": 1 + seed % 2}, seed) for seed in range(5)]
+    wanted = [first.run(feed)["y"] for feed in feeds]
+    sessions = [first, *(first.interpreter.create_session(mnnx.ScheduleConfig(num_threads=2)) for _ in range(3))]
+
+    def work(session):
+        for run in range(50):
+            index = run % len(feeds)
+            np.testing.assert_array_equal(session.run(feeds[index])["y"], wanted[index])
+        return True
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(work, sessions)) == [True] * 4
+
+
+def test_numbers_of_threads_agree_to_the_bit(session_of):
+    make, sizes = SMALL["resnet-like"]
+    model = make()
+    feed = feed_for(model, sizes)
+    results = [session_of(model, num_threads=threads).run(feed)["y"] for threads in (1, 2, 3, 4)]
+    for result in results[1:]:
+        np.testing.assert_array_equal(result, results[0])
+
+
+def test_worker_threads_end_with_the_session(session_of):
+    before = threading.active_count()
+    session = session_of(MODEL, num_threads=3)
+    session.run({"x": np.ones(100_000, np.float32)})
+    session.release()
+    assert threading.active_count() <= before
