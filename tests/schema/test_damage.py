@@ -192,7 +192,7 @@ WEIGHT = ("constants", 0)
         (put("constants", 1, "texts", ()), r"constant 1 of shape \[3\] has 0 strings"),
         (put("weights_size", 2**63), "the file is cut short"),
     ],
-    ids=str,
+    ids=lambda value: value if isinstance(value, str) else "edit",
 )
 def test_what_cannot_be_is_named(edit, message):
     with pytest.raises(ModelFormatError, match=message):
