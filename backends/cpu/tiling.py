@@ -27,6 +27,9 @@ class Tiling:
         """The tile that fills the target's vector registers: its sums, one row of b and one element of a stay in them."""
         lanes = target.vector_bytes // 4
         dot = {"avx512vnni": "vnni", "avxvnni": "vnni", "dotprod": "dotprod"}.get(target.dot_product or "", "pairs")
+        widens = {4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes]
+        if dot == "pairs" and target.arch == "x86_64" and (widens in target.features or lanes == 4):
+            dot = "madd"
         if target.vector_registers >= 32:
             return cls(8, 3, lanes, target.fma, dot)
         return cls(4, 3, lanes, True, dot) if target.fma else cls(4, 2, lanes, False, dot)
@@ -49,7 +52,7 @@ class Tiling:
     @property
     def dot_group(self) -> int:
         """Elements per 32-bit word of a product of bytes."""
-        return 2 if self.dot == "pairs" else 4
+        return 2 if self.dot in ("madd", "pairs") else 4
 
     @property
     def element_size(self) -> int:
@@ -62,20 +65,20 @@ class Tiling:
     def flip(self, dtype: np.dtype) -> bool:
         """Whether the left operand (pixels, rows of a) must change its signedness for the mode."""
         signed = dtype == np.int8
-        return {"vnni": signed, "dotprod": not signed, "pairs": False}[self.dot]
+        return {"vnni": signed, "dotprod": not signed}.get(self.dot, False)
 
     def signed_words(self, b: np.ndarray) -> np.ndarray:
         """Bytes [..., depth] → int32 words [..., words]; uint8s less 128 where elements are bytes."""
         *batch, depth = b.shape
         wide = np.zeros((*batch, self.words(depth) * self.dot_group), np.int16)
         wide[..., :depth] = b
-        if self.dot != "pairs" and b.dtype == np.uint8:
+        if self.dot_group == 4 and b.dtype == np.uint8:
             wide[..., :depth] -= 128
-        return wide.astype(np.int16 if self.dot == "pairs" else np.int8).view(np.int32)
+        return wide.astype(np.int16 if self.dot_group == 2 else np.int8).view(np.int32)
 
     def signed_zero(self, zero: np.ndarray) -> np.ndarray:
         """Zero points of the right operand, as they are among `signed_words`, in int32."""
-        return zero.astype(np.int32) - (128 if self.dot != "pairs" and zero.dtype == np.uint8 else 0)
+        return zero.astype(np.int32) - (128 if self.dot_group == 4 and zero.dtype == np.uint8 else 0)
 
     def pack_rows(self, a: np.ndarray) -> np.ndarray:
         """a [..., M, K] → [..., M / rows, K, rows], missing rows zero: how convolution weights are read."""

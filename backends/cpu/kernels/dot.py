@@ -5,6 +5,7 @@ float32 tile goes float by float. `mode` is how a word is multiplied:
 
     vnni     4 bytes, one operand unsigned and the other signed: AVX512-VNNI, AVX-VNNI
     dotprod  4 bytes, both signed: Arm's dot product
+    madd     2 int16s: x86
     pairs    2 int16s: everywhere
 
 Bytes are shifted to the signedness that the mode wants (`flip`), and their zero points with them; what the shifted zero points add to
@@ -34,15 +35,21 @@ _product, _rows, _spread, _convolution, _geometry = (
 
 def group_of(mode: str) -> int:
     """Elements in a word."""
-    return 2 if mode == "pairs" else 4
+    return 2 if mode in ("madd", "pairs") else 4
+
+
+_MADD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
 def _dot(v: Vectors, mode: str, sums, unsigned, signed):
     """sums + the products of the words' elements; `unsigned` is the operand that vnni takes as unsigned."""
     builder, lanes = v.builder, v.lanes
-    if mode == "pairs":
+    if group_of(mode) == 2:
         halves = ir.VectorType(I16, 2 * lanes)
         parts = [builder.bitcast(operand, halves) for operand in (unsigned, signed)]
+        if mode == "madd":
+            madd = cgutils.get_or_insert_function(builder.module, ir.FunctionType(v.integers, [halves, halves]), _MADD[lanes])
+            return builder.add(sums, builder.call(madd, parts))
         for start in (0, 1):
             mask = ir.Constant(v.integers, [2 * i + start for i in range(lanes)])
             a, b = (builder.sext(builder.shuffle_vector(part, part, mask), v.integers) for part in parts)
@@ -127,7 +134,7 @@ def shifted_zero(zero, signed, flip):
 
 def _shift(builder: ir.IRBuilder, value: ir.Value, signed: ir.Value, flip: ir.Value, mode: str) -> ir.Value:
     """A vector of bytes as elements of words: with the upper bit flipped, or widened to int16s."""
-    if mode != "pairs":
+    if group_of(mode) == 4:
         bits = builder.trunc(builder.shl(flip, ir.Constant(I64, 7)), I8)
         lanes = value.type.count
         flips = Vectors(builder, lanes, False).splat(bits)
@@ -180,7 +187,7 @@ def _make_sum(lanes: int, mode: str):
             done, total = ir.Constant(I64, 0), ir.Constant(I32, 0)
             for width in (lanes, 4):
                 v = Vectors(builder, width, False)
-                ones = v.integer(0x00010001 if mode == "pairs" else 0x01010101)
+                ones = v.integer(0x00010001 if group_of(mode) == 2 else 0x01010101)
                 pieces = builder.sdiv(builder.sub(words, done), v.index(width))
                 with Loop(builder, pieces, [v.integer(0)]) as loop:
                     index = builder.add(done, builder.mul(loop.index, v.index(width)))
@@ -259,7 +266,7 @@ def make_product(rows, vectors, lanes, mode):
 @functools.cache
 def _make_fill(mode: str):
     """fill(target, first, last, value): elements first … last-1 of words."""
-    kind, size = (I16, 2) if mode == "pairs" else (I8, 1)
+    kind, size = (I16, 2) if group_of(mode) == 2 else (I8, 1)
 
     @intrinsic
     def put(typing, address, value):
@@ -339,7 +346,7 @@ def make_pack_words(lanes: int, mode: str):
     Word k of the panel is made of the elements at offsets[k * group], offsets[k * group + 1], …
     """
     group = group_of(mode)
-    element = I16 if mode == "pairs" else I8
+    element = I16 if group == 2 else I8
 
     @intrinsic
     def pack_words(typing, source, offsets, words, runs, count, panel, panel_stride):
