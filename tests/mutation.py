@@ -2,8 +2,9 @@
 
     python -m tests.mutation model.mnnx --callback mnnx.schema.reader:read_model_bytes --seed 1 --count 10000
 
-The callback gets the bytes of a broken file. It runs in processes of its own, each with a limit on its memory and on the time that one
-file takes; a crash, a hang or any other exception is a failure. Mutant `index` of a seed is always the same file.
+The callback gets the bytes of a broken file, made by the function that `--mutate` names: it gets the sound file, the size of its
+FlatBuffers part, the seed and the mutant's index. The callback runs in processes of its own, each with a limit on its memory and on the
+time that one file takes; a crash, a hang or any other exception is a failure. Mutant `index` of a seed is always the same file.
 """
 
 from __future__ import annotations
@@ -145,9 +146,16 @@ def _put(data: bytearray, place: int, width: int, number: int) -> None:
 
 
 def run(
-    path: str | os.PathLike, callback: str, seed: int, count: int, seconds: float = 10.0, memory: int = 2 << 30, workers: int = 1
+    path: str | os.PathLike,
+    callback: str,
+    seed: int,
+    count: int,
+    seconds: float = 10.0,
+    memory: int = 2 << 30,
+    workers: int = 1,
+    mutate: str = "tests.mutation:mutant",
 ) -> Report:
-    """Runs `callback` ("module:function") on the mutants 0 … count-1 of a file.
+    """Runs `callback` ("module:function") on the mutants 0 … count-1 of a file, which `mutate` makes.
 
     `seconds` is for one mutant, `memory` the address space of a worker in bytes.
     """
@@ -157,7 +165,7 @@ def run(
     def work(part: int) -> None:
         start = bounds[part]
         while start < bounds[part + 1]:
-            for index, kind, text in _worker(path, callback, seed, start, bounds[part + 1], seconds, memory):
+            for index, kind, text in _worker(path, callback, mutate, seed, start, bounds[part + 1], seconds, memory):
                 start = index + 1
                 if kind == "failed":
                     report.failures[index] = text
@@ -170,11 +178,11 @@ def run(
 
 
 def _worker(
-    path: str | os.PathLike, callback: str, seed: int, start: int, stop: int, seconds: float, memory: int
+    path: str | os.PathLike, callback: str, mutate: str, seed: int, start: int, stop: int, seconds: float, memory: int
 ) -> Iterator[tuple[int, str, str]]:
     """What became of the mutants from `start` on (index, kind, text): all of them, or those up to the first that kills the process."""
     command = [sys.executable, "-m", "tests.mutation", os.path.abspath(path), "--callback", callback, "--seed", str(seed)]
-    command += ["--worker", str(start), str(stop), str(memory)]
+    command += ["--mutate", mutate, "--worker", str(start), str(stop), str(memory)]
     with tempfile.TemporaryFile() as errors, _start(command, errors) as process:
         try:
             index = start - 1  # the worker's first line says that it is ready
@@ -225,7 +233,9 @@ def _tail(errors: Any) -> str:
     return errors.read()[-2000:].decode(errors="replace")
 
 
-def _serve(path: str, callback: Callable[[bytes], Any], seed: int, start: int, stop: int, memory: int) -> None:
+def _serve(
+    path: str, callback: Callable[[bytes], Any], mutate: Callable[..., bytes], seed: int, start: int, stop: int, memory: int
+) -> None:
     from mnnx.errors import MnnxError
     from mnnx.schema.reader import structure_size
 
@@ -240,7 +250,7 @@ def _serve(path: str, callback: Callable[[bytes], Any], seed: int, start: int, s
     answers.write("ready\n")
     for index in range(start, stop):
         try:
-            callback(mutant(data, structure, seed, index))
+            callback(mutate(data, structure, seed, index))
             answer = ("taken", "")
         except MnnxError:
             answer = ("refused", "")
@@ -258,6 +268,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path")
     parser.add_argument("--callback", default="mnnx.schema.reader:read_model_bytes")
+    parser.add_argument("--mutate", default="tests.mutation:mutant")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -266,9 +277,10 @@ def main() -> None:
     parser.add_argument("--worker", type=int, nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        _serve(options.path, _function(options.callback), options.seed, *options.worker)
+        _serve(options.path, _function(options.callback), _function(options.mutate), options.seed, *options.worker)
         return
-    report = run(options.path, options.callback, options.seed, options.count, options.seconds, options.memory, options.workers)
+    limits = (options.seconds, options.memory, options.workers)
+    report = run(options.path, options.callback, options.seed, options.count, *limits, options.mutate)
     print(report)
     sys.exit(bool(report.failures))
 
