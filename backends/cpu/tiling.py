@@ -27,8 +27,7 @@ class Tiling:
         """The tile that fills the target's vector registers: its sums, one row of b and one element of a stay in them."""
         lanes = target.vector_bytes // 4
         dot = {"avx512vnni": "vnni", "avxvnni": "vnni", "dotprod": "dotprod"}.get(target.dot_product or "", "pairs")
-        widens = {4: "sse2", 8: "avx2", 16: "avx512bw"}[lanes]
-        if dot == "pairs" and target.arch == "x86_64" and (widens in target.features or lanes == 4):
+        if dot == "pairs" and target.level.name.startswith("x86-64"):
             dot = "madd"
         if target.vector_registers >= 32:
             return cls(8, 3, lanes, target.fma, dot)

@@ -2,14 +2,14 @@
 
 import pytest
 
-from mnnx.backends.cpu.target import Target
+from mnnx.backends.cpu.target import LEVELS, Target
 from mnnx.backends.cpu.tiling import Tiling
 
 _HOST = Tiling.of(Target.host())
 #: By name: the host's own, one of 16 registers of 8 floats without dot products (AVX2), of 32 of 4 floats (NEON), without FMA (SSE2).
 TILINGS = {
     "host": _HOST,
-    "avx2": Tiling(4, 3, 8, _HOST.fma, "madd" if "avx2" in Target.host().features else "pairs"),
+    "avx2": Tiling(4, 3, 8, _HOST.fma, "madd" if Target.host().runs(LEVELS["x86-64-v3"]) else "pairs"),
     "neon": Tiling(8, 3, 4, _HOST.fma, "pairs"),
     "sse2": Tiling(4, 2, 4, False, "pairs"),
 }
