@@ -278,7 +278,7 @@ class Planner:
                     f"the limit is {self.runtime.limits.memory_bytes >> 20} MiB. Check the input's shape, or raise "
                     f"Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
                 )
-            arena = backend.allocate(plan.arena_bytes) if plan.arena_bytes else None
+            arena = backend.allocate(max(plan.arena_bytes, ALIGNMENT)) if mine else None  # empty tensors have an address too
             for index, buffer in mine.items():
                 spec = self.specs[index]
                 self.tensors[index] = DeviceTensor(self.graph.values[index].name, spec, backend, arena, buffer.offset)

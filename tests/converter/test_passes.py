@@ -271,7 +271,7 @@ def test_division_by_a_constant_becomes_a_product_at_level_3_only(tmp_path: Path
 def test_fused_tensor_is_reported_with_its_pass_and_level(session_of) -> None:
     session = session_of(_filled(MODELS["epilogue-fusion"][0]))
     feed = {"x": np.zeros((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
-    with pytest.raises(mnnx.InputError, match=r"'c' no longer exists: the pass epilogue-fusion fused it away.*level=1"):
+    with pytest.raises(mnnx.InputError, match=r"'c' no longer exists: the pass epilogue-fusion took it away.*level=1"):
         session.run(feed, outputs=["c"])
 
 
