@@ -46,22 +46,23 @@ def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: T
         factory = registry.find(name)
         title = f"{name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
         try:
-            module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol)
+            module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol, target.tune)
         except NumbaError as error:
             raise BackendError(f"numba can't compile the kernel {title}: {error}") from error
-        return _emit(module, symbol, title, target)
+        return _emit(module, symbol, title, target, target.llvm_features(parameters))
 
 
 def assembly(name: str, parameters: dict[str, Any], target: Target) -> str:
     """The kernel's assembly text, for people."""
     with _LOCK:
         factory = registry.find(name)
-        machine, module = _optimised(_intermediate_code(factory.make(**parameters), factory.fastmath, "kernel"), "kernel", target)
+        module = _intermediate_code(factory.make(**parameters), factory.fastmath, "kernel", target.tune)
+        machine, module = _optimised(module, "kernel", target, target.llvm_features(parameters))
         return machine.emit_assembly(module)
 
 
-def _intermediate_code(function, fastmath: tuple[str, ...], symbol: str) -> llvm.ModuleRef:
-    """LLVM IR with `symbol` as its only visible function, for no particular target."""
+def _intermediate_code(function, fastmath: tuple[str, ...], symbol: str, tune: str) -> llvm.ModuleRef:
+    """LLVM IR with `symbol` as its only visible function, for no particular target but the core `tune` to schedule for."""
     flags = compiler.Flags()
     flags.no_compile = flags.no_cpython_wrapper = flags.no_cfunc_wrapper = True
     flags.error_model = "numpy"
@@ -76,7 +77,7 @@ def _intermediate_code(function, fastmath: tuple[str, ...], symbol: str) -> llvm
     module = llvm.parse_assembly(str(result.library._final_module))
     _link_dependencies(module, result.library, set())
     module.link_in(llvm.parse_assembly(_entry(symbol, result.fndesc.llvm_func_name)))
-    return llvm.parse_assembly(_without_target(str(module)))
+    return llvm.parse_assembly(_without_target(str(module), tune))
 
 
 @contextlib.contextmanager
@@ -114,14 +115,15 @@ def _entry(symbol: str, native_name: str) -> str:
     return str(module)
 
 
-def _without_target(text: str) -> str:
+def _without_target(text: str, tune: str) -> str:
     """IR text without what ties it to the machine that numba compiles for."""
     text = re.sub(r"(?m)^target (triple|datalayout).*$", "", text)
-    return re.sub(r'"(target-cpu|target-features|probe-stack|stack-probe-size)"="[^"]*"', "", text)
+    text = re.sub(r'"(target-cpu|target-features|probe-stack|stack-probe-size)"="[^"]*"', "", text)
+    return re.sub(r"(?m)^(attributes #\d+ = \{)", rf'\1 "tune-cpu"="{tune}"', text) if tune else text
 
 
-def _optimised(module: llvm.ModuleRef, symbol: str, target: Target) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
-    machine = _machine(target)
+def _optimised(module: llvm.ModuleRef, symbol: str, target: Target, features: str) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
+    machine = _machine(target.triple, target.level.cpu, features)
     if any(function.name == "mnnx_pause" for function in module.functions):
         call = _PAUSE.get(target.arch)
         declaration = f"declare void @{re.sub('i32 1', 'i32', call)}\n" if call else ""
@@ -137,8 +139,8 @@ def _optimised(module: llvm.ModuleRef, symbol: str, target: Target) -> tuple[llv
     return machine, module
 
 
-def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target) -> bytes:
-    machine, module = _optimised(module, symbol, target)
+def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target, features: str) -> bytes:
+    machine, module = _optimised(module, symbol, target, features)
     data = machine.emit_object(module)
     undefined = undefined_symbols(data)
     if undefined is None:  # not ELF: what the IR still declares
@@ -149,9 +151,7 @@ def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target) -> by
 
 
 @functools.cache
-def _machine(target: Target) -> llvm.TargetMachine:
+def _machine(triple: str, cpu: str, features: str) -> llvm.TargetMachine:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
-    return llvm.Target.from_triple(target.triple).create_target_machine(
-        cpu=target.cpu, features=target.llvm_features(), opt=3, reloc="pic", codemodel="default"
-    )
+    return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=3, reloc="pic", codemodel="default")

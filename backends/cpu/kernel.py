@@ -1,8 +1,9 @@
-"""Kernels by name: found in this process, else in the cache on disk, else compiled. Only compiling imports numba.
+"""Kernels by name: found in this process, else in a bundle, else in the cache on disk, else compiled.
 
     kernel("raster.copy", element=4).address
 
-The identity of a kernel is made of its name, its parameters, the text of its sources, the target and the ABI number.
+The identity of a kernel is made of its name, its parameters, the text of its sources, the target's level and the ABI number. Only
+compiling imports numba, and only loading from the cache imports llvmlite.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mnnx.backends.cpu import kernel_cache
-from mnnx.backends.cpu.target import Target
+from mnnx.backends.cpu import kernel_bundles, kernel_cache
+from mnnx.backends.cpu.target import Level, Target
 from mnnx.errors import BackendError
 
 #: What kernels, the compiler's wrapper and the team agree on; raised whenever that changes.
-ABI = 2
+ABI = 3
 
 _LOG = logging.getLogger("mnnx")
 _SOURCES = Path(__file__).with_name("kernels")
@@ -46,10 +47,9 @@ class Kernel:
             self._address = _LOADER.address(self)
         return self._address
 
-    @property
-    def identity(self) -> str:
-        """The same in every process on equal machines with equal sources."""
-        text = repr((ABI, self.name, self.parameters, source_hash(self.name.partition(".")[0]), Target.host().identity))
+    def identity(self, level: Level) -> str:
+        """The same in every process with equal sources: a kernel's name in caches and bundles."""
+        text = repr((ABI, self.name, self.parameters, source_hash(self.name.partition(".")[0]), level.name))
         return hashlib.sha256(text.encode()).hexdigest()[:32]
 
     def __repr__(self) -> str:
@@ -75,22 +75,49 @@ def _interned(name: str, parameters: tuple[tuple[str, Any], ...]) -> Kernel:
 def source_hash(module: str) -> str:
     """A hash of a kernel module's text and of the kernel modules that it imports."""
     seen: dict[str, bytes] = {}
-
-    def visit(name: str) -> None:
-        path = _SOURCES / f"{name}.py"
-        if name in seen or not path.is_file():
-            return
-        seen[name] = path.read_bytes()
-        for source, names in _IMPORT.findall(seen[name].decode()):
-            for imported in [source] if source else re.findall(r"\w+", names):
-                visit(imported)
-
-    visit(module)
-    visit("intrinsics")
+    waiting = [module, "intrinsics"]
+    while waiting:
+        name = waiting.pop()
+        source = _source(name) if name not in seen else None
+        if source is not None:
+            seen[name] = source[0]
+            waiting += source[1]
     digest = hashlib.sha256()
     for name in sorted(seen):
         digest.update(name.encode() + b"\0" + seen[name])
     return digest.hexdigest()
+
+
+@functools.cache
+def _source(name: str) -> tuple[bytes, list[str]] | None:
+    """The text of a kernel module, and the names of those it imports."""
+    try:
+        text = (_SOURCES / f"{name}.py").read_bytes()
+    except FileNotFoundError:
+        return None
+    found = _IMPORT.findall(text.decode())
+    return text, [imported for source, names in found for imported in ([source] if source else re.findall(r"\w+", names))]
+
+
+def symbol(identity: str) -> str:
+    """The name of a kernel's function in object code."""
+    return f"mnnx_{identity}"
+
+
+def object_code(item: Kernel, target: Target) -> tuple[bytes, bool]:
+    """A kernel for any target as an object file that defines its `symbol`, from the cache or compiled; and whether it was compiled."""
+    identity = item.identity(target.level)
+    cache = kernel_cache.open_cache(kernel_cache.default_folder(), target.identity)
+    code = cache.read(identity)
+    if code is not None:
+        return code, False
+    from mnnx.backends.cpu.compiler import compile_kernel
+
+    start = time.perf_counter()
+    code = compile_kernel(item.name, dict(item.parameters), symbol(identity), target)
+    _LOG.debug("compiled %r for %s in %.0f ms", item, target.identity, (time.perf_counter() - start) * 1e3)
+    cache.write(identity, code)
+    return code, True
 
 
 class _Loader:
@@ -105,23 +132,22 @@ class _Loader:
         with self._lock:
             if item._address:
                 return item._address
-            identity, target = item.identity, Target.host()
-            symbol = f"mnnx_{identity}"
-            cache = kernel_cache.open_cache(kernel_cache.default_folder(), target.identity)
-            code = cache.read(identity)
-            if code is None:
-                code = self._compile(item, symbol, target)
-                cache.write(identity, code)
-            return self._load(code, symbol)
+            target = Target.host()
+            name = symbol(item.identity(target.level))
+            return kernel_bundles.find(name, target.level.name) or self._compiled(item, name, target)
 
-    def _compile(self, item: Kernel, symbol: str, target: Target) -> bytes:
-        from mnnx.backends.cpu.compiler import compile_kernel
-
-        start = time.perf_counter()
-        code = compile_kernel(item.name, dict(item.parameters), symbol, target)
-        self.compiled += 1
-        _LOG.debug("compiled %r in %.0f ms", item, (time.perf_counter() - start) * 1e3)
-        return code
+    def _compiled(self, item: Kernel, name: str, target: Target) -> int:
+        try:
+            code, new = object_code(item, target)
+        except ImportError as error:
+            raise BackendError(
+                f"{item} is in no bundle for {target.level.name}, and can't be compiled without {error.name}: install numba, or make a "
+                "bundle for this machine on another one (mnnx kernels build)"
+            ) from error
+        if new and not self.compiled:
+            _LOG.info("compiling kernels for %s, which are then kept in %s", target.level.name, kernel_cache.default_folder())
+        self.compiled += new
+        return self._load(code, name)
 
     def _load(self, code: bytes, symbol: str) -> int:
         import llvmlite.binding as llvm
