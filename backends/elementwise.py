@@ -27,6 +27,7 @@ source, and `evaluate` runs it with NumPy for any dtype. What its text may hold,
                       negative a
   floor ceil          as in C
   round(x)            to the nearest integer, halves to even (C's rint)
+  sigmoid(x)          1 / (1 + e^-x) within 1e-7 (float32) or a few units in the last place (float64)
   sqrt exp log expm1 log1p erf sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh    as in C, to a few units in the last place
 """
 
@@ -73,6 +74,7 @@ FUNCTIONS: dict[str, Callable[..., np.ndarray]] = {
     "ceil": np.ceil,
     "round": np.rint,
     "erf": functions.erf,
+    "sigmoid": functions.sigmoid,
     **{name: getattr(np, name) for name in ("sqrt", "exp", "log", "expm1", "log1p", "sin", "cos", "tan", "sinh", "cosh", "tanh")},
     **{name: getattr(np, name.replace("a", "arc", 1)) for name in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
 }
@@ -194,13 +196,13 @@ TABLE: dict[type[Op], Row] = {
     activation.ThresholdedRelu: Expression("where(x > alpha, x, 0)"),
     activation.HardSigmoid: Expression("max(min(alpha * x + beta, 1), 0)"),
     activation.HardSwish: Expression("x * max(min(x / 6 + 0.5, 1), 0)"),
-    activation.Sigmoid: Expression("1 / (1 + exp(-x))"),
+    activation.Sigmoid: Expression("sigmoid(x)"),
     activation.Softplus: Expression("max(x, 0) + log1p(exp(-abs(x)))"),
     activation.Softsign: Expression("x / (1 + abs(x))"),
     activation.Gelu: lambda op, inputs: Expression(_NORMAL_BY_TANH if op.approximate == "tanh" else _NORMAL),
     activation.Mish: Expression("x * tanh(max(x, 0) + log1p(exp(-abs(x))))"),
-    activation.Swish: Expression("x / (1 + exp(-alpha * x))"),
-    activation.SwiGLU: Expression("a / (1 + exp(-alpha * a)) * b", "ab"),
+    activation.Swish: Expression("x * sigmoid(alpha * x)"),
+    activation.SwiGLU: Expression("a * sigmoid(alpha * a) * b", "ab"),
     activation.Shrink: lambda op, inputs: _shrink(inputs[0].dtype),
 }
 

@@ -46,3 +46,8 @@ def shift_right(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 def erf(x: np.ndarray) -> np.ndarray:
     """The Gauss error function, in the dtype of x."""
     return np.asarray(_erf(x.astype(np.float64))).astype(x.dtype)
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    """1 / (1 + e^-x), in the dtype of x."""
+    return 1 / (1 + np.exp(-x))
