@@ -26,24 +26,24 @@ def describe(value: Any) -> str:
 
 
 @contextmanager
-def blaming(node: Node, inputs: Sequence[Any]) -> Iterator[None]:
-    """Whatever an op's inference or execution raises becomes an InputError about `node`; errors of ours pass through."""
+def blaming(node: Node, inputs: Sequence[Any], kind: type[MnnxError] = InputError) -> Iterator[None]:
+    """Whatever an op's inference or execution raises becomes an error of `kind` about `node`; errors of ours pass through."""
     try:
         yield
     except (MnnxError, DataDependent, CallbackStop):
         raise
     except Exception as error:  # a damaged model makes executions fail in any way that Python and NumPy know
-        raise blamed(error, node, inputs) from error
+        raise blamed(error, node, inputs, kind) from error
 
 
-def blamed(error: Exception, node: Node, inputs: Sequence[Any]) -> MnnxError:
+def blamed(error: Exception, node: Node, inputs: Sequence[Any], kind: type[MnnxError] = InputError) -> MnnxError:
     """The error that tells of `error` and of the op in which it arose; one of ours keeps its class."""
     op = f"op {node.name!r} ({node.op.name})"
     if isinstance(error, MnnxError):
         return type(error)(f"{op}: {error}")
     if isinstance(error, MemoryError):
         return LimitExceeded(f"{op}: not enough memory ({error})")
-    return InputError(f"{op} can't run on inputs {', '.join(describe(i) for i in inputs)}: {error or type(error).__name__}")
+    return kind(f"{op} can't run on inputs {', '.join(describe(i) for i in inputs)}: {error or type(error).__name__}")
 
 
 def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import BackendError
 from mnnx.interpreter.faults import blamed, blaming
 from mnnx.interpreter.unit import CallbackStop, OperatorInfo, Unit
 
@@ -38,7 +39,7 @@ class Pipeline:
         self.commands = backend.new_commands()
         for unit in units:
             unit.first = len(self.commands)
-            with blaming(unit.node, [t and t.spec for t in unit.inputs]):
+            with blaming(unit.node, [t and t.spec for t in unit.inputs], BackendError):
                 unit.execution.on_resize(unit.inputs, unit.outputs, unit.scratch)
             unit.last = len(self.commands)
 

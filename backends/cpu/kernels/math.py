@@ -2,8 +2,8 @@
 
 The float32 ones below have no branches and no tables, so that loops over them vectorise on any target. Their polynomials are minimax
 fits (weighted least squares, iterated) to the reduced function. Bounds in units in the last place, against the true value, found by
-trying every 1021st float32 on a machine with FMA: exp 1, expm1 1.4, log 0.9, log1p 1.5, tanh 1.3, erf 2; sigmoid: see there. Infinities, NaN
-and subnormal results as in C.
+trying every 1021st float32 on a machine with FMA: exp 1, expm1 1.4, log 0.9, log1p 1.5, tanh 1.3, erf 2; sigmoid: see there. Infinities,
+NaN and subnormal results as in C.
 The other functions and float64 call libm.
 """
 
