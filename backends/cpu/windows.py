@@ -121,3 +121,21 @@ class Windows:
             index = (phase[0] * self.phases[1] + phase[1]) * self.phases[2] + phase[2]
             offsets.append(((index * planes + z) * rows + y) * columns + x)
         return np.array(offsets, np.int64)
+
+    def runs(self) -> tuple[np.ndarray, tuple[int, int, int], np.ndarray]:
+        """The taps in runs, each tap of a run a row of the spread channel below the one before: runs of three, of two, of one.
+
+        Returns where each run's first tap lies (as `tap_offsets`), how many runs of each length there are, and the taps' numbers in order.
+        """
+        offsets = self.tap_offsets()
+        numbers = {int(offset): number for number, offset in enumerate(offsets)}
+        found: dict[int, list[list[int]]] = {3: [], 2: [], 1: []}
+        for start in sorted(numbers):
+            if start in numbers:
+                run = [start]
+                while len(run) < 3 and run[-1] + self.spread[2] in numbers:
+                    run.append(run[-1] + self.spread[2])
+                found[len(run)].append([numbers.pop(offset) for offset in run])
+        runs = [run for length in (3, 2, 1) for run in found[length]]
+        counts = (len(found[3]), len(found[2]), len(found[1]))
+        return offsets[[run[0] for run in runs]], counts, np.array([number for run in runs for number in run])

@@ -120,7 +120,7 @@ class DepthwiseExecution(_Base):
         self.band = band_of(self.windows)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self.backend.threads * slot_bytes(self.band, self.tiling)
+        return self.backend.threads * slot_bytes(self.windows, self.band, self.tiling)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if self.empty:
@@ -128,11 +128,13 @@ class DepthwiseExecution(_Base):
         x, w, bias, residual = (*inputs, None, None)[:4]
         channels, multiplier = self.x[0] * self.x[1], self.w[0] // self.op.group
         bias_rows = self.bias(bias, multiplier)
+        order = self.band.runs()[2]
+        weights = self.backend.packed(("depthwise", *order), w.constant, lambda a: np.ascontiguousarray(a.reshape(len(a), -1)[:, order]))
         block, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
             source=address_of(x),
             fill=0.0,
-            weights=address_of(w),
+            weights=address_of(weights),
             bias=address_of(bias_rows),
             outputs=self.w[0],
             multiplier=multiplier,
@@ -143,7 +145,9 @@ class DepthwiseExecution(_Base):
         lanes, fma = self.tiling.lanes, self.tiling.fma
         work = channels * (self.windows.spread_size + multiplier * self.windows.taps * self.windows.pixels) / lanes
         depthwise = kernel("convolution.depthwise", lanes=lanes, fma=fma, kind=self.kind)
-        self.backend.commands.record(depthwise, block, min(channels, self.backend.chunks(work)), (keep, bias_rows, self.parameters))
+        self.backend.commands.record(
+            depthwise, block, min(channels, self.backend.chunks(work)), (keep, weights, bias_rows, self.parameters)
+        )
 
 
 class TransposedExecution(_Base):

@@ -56,7 +56,7 @@ class PoolExecution(Execution):
         self.tiling = Tiling.of(backend.target)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self.backend.threads * slot_bytes(self.band, self.tiling)
+        return self.backend.threads * slot_bytes(self.windows, self.band, self.tiling)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y = inputs[0], outputs[0]

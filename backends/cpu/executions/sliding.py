@@ -25,25 +25,38 @@ def band_of(windows: Windows) -> Windows:
     return windows.band(min(windows.output[1], max(SLIDE_ROWS, rows)))
 
 
-def slot_bytes(band: Windows, tiling: Tiling) -> int:
+def _together(windows: Windows, band: Windows) -> int:
+    """Channels that are spread before windows slide over them, so that nothing is read that was just written."""
+    return max(1, min(16, _BAND_BYTES // _spread_bytes(band))) if band.output == windows.output else 1
+
+
+def _spread_bytes(band: Windows) -> int:
+    return round_up(4 * band.spread_size)
+
+
+def slot_bytes(windows: Windows, band: Windows, tiling: Tiling) -> int:
     """Working memory per thread of a kernel that slides windows over single channels, `band` by band."""
-    return round_up(4 * (band.spread_size + 2 * tiling.lanes))
+    return _together(windows, band) * _spread_bytes(band) + round_up(8 * tiling.lanes)
 
 
 def slide_block(
     windows: Windows, band: Windows, backend, scratch: DeviceTensor, channels: int, *, fill: float, factors: int = 0, **values: int
 ):
     """The argument block of a kernel that slides windows over single channels, and what it refers to."""
-    offsets, flags = 4 * band.tap_offsets(), np.zeros(backend.threads, np.int64)
+    starts, (triples, pairs, singles), _ = band.runs()
+    offsets, flags = 4 * starts, np.zeros(backend.threads, np.int64)
     planes, height, width = windows.output
     slide = Slide(
         channels=channels,
         channel_bytes=4 * math.prod(windows.input),
         band=band.output[1],
         spread_rows=band.spread_rows,
+        together=_together(windows, band),
         fill=float32_bits(fill),
         offsets=address_of(offsets),
-        taps=windows.taps,
+        triples=triples,
+        pairs=pairs,
+        singles=singles,
         planes=planes,
         height=height,
         width=width,
@@ -53,7 +66,8 @@ def slide_block(
         flags=address_of(flags),
         slots=backend.threads,
         memory=address_of(scratch),
-        slot_bytes=slot_bytes(band, Tiling.of(backend.target)),
+        slot_bytes=slot_bytes(windows, band, Tiling.of(backend.target)),
+        spread_bytes=_spread_bytes(band),
         **values,
     )
     return arguments(*slide, *band.geometry), (offsets, flags)

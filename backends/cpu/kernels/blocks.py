@@ -139,10 +139,13 @@ class Slide(NamedTuple):
     channel_bytes: int
     band: int  # rows of the target that are done together: the spread image is that of a band
     spread_rows: int  # of a band of a channel, over all phases and planes
+    together: int  # channels that are spread before windows slide over them
     fill: int  # float32: what the padding holds
-    offsets: int  # table: where the taps lie in a spread band
-    taps: int
-    weights: int  # [outputs][taps]; for poolings one factor
+    offsets: int  # table: where each run of taps begins in a spread band
+    triples: int  # runs of three taps, each a row below the one before
+    pairs: int
+    singles: int
+    weights: int  # [outputs][taps], run by run; for poolings one factor
     bias: int
     outputs: int  # of one image, each with weights of its own; 0: all share one
     multiplier: int  # outputs per channel
@@ -159,6 +162,7 @@ class Slide(NamedTuple):
     slots: int
     memory: int
     slot_bytes: int
+    spread_bytes: int  # of one channel's band in a slot
 
 
 class Gather(NamedTuple):

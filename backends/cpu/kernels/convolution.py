@@ -2,9 +2,8 @@
 Gather."""
 
 from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Gather
-from mnnx.backends.cpu.kernels.gemm import copy_block
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_f32, load_i64, share, store_f32, store_i64
-from mnnx.backends.cpu.kernels.packing import make_pack_runs
+from mnnx.backends.cpu.kernels.packing import make_copy_block, make_pack_runs
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.tile import make_finish, make_tile
@@ -23,7 +22,7 @@ def make_product(rows, vectors, lanes, fma, kind):
     """
     tile3, tile2, tile1 = (make_tile(rows, n, lanes, fma, kind, rows, "row") for n in (vectors, max(1, vectors - 1), 1))
     columns = vectors * lanes
-    edge_stride = 4 * columns
+    edge_stride, copy_block = 4 * columns, make_copy_block(lanes)
     pack_runs, edge, table = make_pack_runs(lanes), alloca(rows * edge_stride), alloca(16 * lanes)
 
     @inlined

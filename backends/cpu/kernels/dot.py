@@ -22,8 +22,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread, Geometry
-from mnnx.backends.cpu.kernels.gemm import copy_block
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, load_u8, share, store_i32, store_i64, store_u8
+from mnnx.backends.cpu.kernels.packing import make_copy_block
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words
@@ -225,6 +225,7 @@ def make_rows(lanes, mode):
 def make_product(rows, vectors, lanes, mode):
     """Argument block: DotProduct. Row chunks × panel chunks are shared out to the parts."""
     tile, single, panel_columns = make_dot_tile(rows, vectors, lanes, mode), make_dot_tile(1, vectors, lanes, mode), vectors * lanes
+    copy_block = make_copy_block(lanes)
     edge, start_row, edge_stride = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns
 
     def product(args, part, parts):
@@ -399,7 +400,7 @@ def make_convolution(rows, vectors, lanes, mode):
     tile, single = (make_dot_tile(n, vectors, lanes, mode, n) for n in (rows, 1))
     columns, size = vectors * lanes, 4 // group_of(mode)
     pack_words, edge, table, start_table = make_pack_words(lanes, mode), alloca(4 * rows * columns), alloca(16 * lanes), alloca(4 * rows)
-    edge_stride = 4 * columns
+    edge_stride, copy_block = 4 * columns, make_copy_block(lanes)
 
     @inlined
     def pack_panel(source, offsets, words, pixel, pixels, width, height, row_stride, plane_stride, panel):

@@ -1,22 +1,14 @@
 """Products of matrices of float32, and the packing of their right operand. Argument blocks: Product, Pack."""
 
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose
-from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_f32, load_i64, share, store_f32
-from mnnx.backends.cpu.kernels.packing import make_transpose
+from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, load_i64, share, store_f32
+from mnnx.backends.cpu.kernels.packing import make_copy_block, make_transpose
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.tile import make_tile
 from mnnx.backends.cpu.kernels.vectors import load_words
 
 _product, _pack, _transpose = (load_words(len(block._fields)) for block in (Product, Pack, Transpose))
 _FACTOR = 8 * Pack._fields.index("factor")
-
-
-@inlined
-def copy_block(source, source_stride, target, target_stride, rows, columns):
-    """rows × columns floats; strides in bytes."""
-    for i in range(rows):
-        for j in range(columns):
-            store_f32(target + i * target_stride + 4 * j, load_f32(source + i * source_stride + 4 * j))
 
 
 @kernel_factory("gemm.product")
@@ -27,6 +19,7 @@ def make_product(rows, vectors, lanes, fma, kind):
     """
     tile3, tile2, tile1 = (make_tile(rows, n, lanes, fma, kind) for n in (vectors, max(1, vectors - 1), 1))
     half, quarter, single = (make_tile(max(1, n), vectors, lanes, fma, kind) for n in (rows // 2, rows // 4, 1))
+    copy_block = make_copy_block(lanes)
     half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
     edge, edge_stride = alloca(4 * rows * panel_columns), 4 * panel_columns
 

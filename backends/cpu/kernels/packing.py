@@ -8,7 +8,87 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.vectors import I64, Loop, Vectors
+from mnnx.backends.cpu.kernels.intrinsics import inlined
+from mnnx.backends.cpu.kernels.vectors import F32, I32, I64, Loop, Vectors
+
+
+def _pieces(builder: ir.IRBuilder, count: ir.Value, lanes: int, piece) -> None:
+    """Emits piece(lanes, start) for as many whole vectors as `count` has, then one of each smaller power of two that is left."""
+    word = functools.partial(ir.Constant, I64)
+    with Loop(builder, builder.ashr(count, word(lanes.bit_length() - 1))) as loop:
+        piece(lanes, builder.mul(loop.index, word(lanes)))
+    while lanes := lanes // 2:
+        with builder.if_then(builder.icmp_signed("!=", builder.and_(count, word(lanes)), word(0))):
+            piece(lanes, builder.and_(count, word(-2 * lanes)))
+
+
+@functools.cache
+def make_copy(lanes: int, stride: int):
+    """An intrinsic copy(source, target, count): target[i] = source[i * stride] for i < count, stride 1 or 2, count > 0.
+
+    Reads nothing beyond the last element. With stride 2 a vector is the even half of two, which end one float after the last element that
+    they serve: that is why the very last one is copied alone.
+    """
+
+    @intrinsic
+    def copy(typing, source, target, count):
+        def codegen(context, builder, signature, arguments):
+            source, target, count = arguments
+            v = Vectors(builder, lanes, False)
+
+            def piece(width: int, start: ir.Value) -> None:
+                kind = ir.VectorType(F32, width)
+                place = builder.add(source, builder.mul(start, v.index(4 * stride)))
+                parts = [builder.load(v.at(place, 4 * width * i, kind), align=4) for i in range(stride)]
+                if stride == 2:
+                    mask = ir.Constant(ir.VectorType(I32, width), [2 * i for i in range(width)])
+                    parts = [builder.shuffle_vector(*parts, mask)]
+                builder.store(parts[0], v.at(target, builder.shl(start, v.index(2)), kind), align=4)
+
+            last = builder.sub(count, v.index(stride - 1))
+            _pieces(builder, last, lanes, piece)
+            if stride == 2:
+                element = builder.load(v.at(source, builder.shl(last, v.index(3)), F32), align=4)
+                builder.store(element, v.at(target, builder.shl(last, v.index(2)), F32), align=4)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), codegen
+
+    return copy
+
+
+@functools.cache
+def make_fill(lanes: int):
+    """An intrinsic fill(target, count, value): `count` floats."""
+
+    @intrinsic
+    def fill(typing, target, count, value):
+        def codegen(context, builder, signature, arguments):
+            target, count, value = arguments
+
+            def piece(width: int, start: ir.Value) -> None:
+                v = Vectors(builder, width, False)
+                v.store(v.splat(value), target, builder.shl(start, v.index(2)))
+
+            _pieces(builder, count, lanes, piece)
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64, types.float32), codegen
+
+    return fill
+
+
+@functools.cache
+def make_copy_block(lanes: int):
+    """copy_block(source, source_stride, target, target_stride, rows, columns): floats; strides in bytes; columns > 0."""
+    copy = make_copy(lanes, 1)
+
+    @inlined
+    def copy_block(source, source_stride, target, target_stride, rows, columns):
+        for i in range(rows):
+            copy(source + i * source_stride, target + i * target_stride, columns)
+
+    return copy_block
 
 
 @functools.cache

@@ -13,9 +13,9 @@ from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.blocks import Recurrent
 from mnnx.backends.cpu.kernels.intrinsics import inlined, load_i32, share, store_f32
+from mnnx.backends.cpu.kernels.packing import make_copy
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
-from mnnx.backends.cpu.kernels.spread import make_copy
 from mnnx.backends.cpu.kernels.tile import make_tile
 from mnnx.backends.cpu.kernels.vectors import Loop, Vectors, load_words
 

@@ -9,8 +9,8 @@ from numba import types
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.blocks import SLIDE_ROWS, Slide
-from mnnx.backends.cpu.kernels.gemm import copy_block
 from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, share, store_f32
+from mnnx.backends.cpu.kernels.packing import make_copy_block
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.spread import make_spread_channel
 from mnnx.backends.cpu.kernels.tile import add_residual
@@ -21,31 +21,40 @@ _slide, _SLIDE_BYTES, _FILL = load_words(len(Slide._fields)), 8 * len(Slide._fie
 
 @functools.cache
 def make_window(positions: int, lanes: int, fma: bool, combine: str, kind: str = "Clip"):
-    """An intrinsic window(source, source_step, offsets, taps, weights, bias, target, target_step, residual, parameters).
+    """An intrinsic window(source, source_step, offsets, triples, pairs, singles, weights, bias, target, target_step, residual, parameters).
 
-    For `positions` vectors, source_step (in the target: target_step) bytes apart, it combines the vectors at source + offsets[t] for all
-    taps t. combine "dot": the sum of weights[t] * tap + bias[0] + residual, then the activation `kind`; "sum": their sum times weights[0];
+    For `positions` vectors, source_step (in the target: target_step) bytes apart, it combines the vectors at source + offset for all taps.
+    Taps come in runs whose taps are source_step apart: first triples, then pairs, then single ones. `offsets` has one entry per run;
+    there what one position reads for a tap is what the next one reads for the tap before, so each is loaded once.
+    combine "dot": the sum of weights[t] * tap + bias[0] + residual, then the activation `kind`; "sum": their sum times weights[0];
     "max": the largest (NaN where one is). residual: 0, or where the target's position lies in it.
     """
 
     @intrinsic
-    def window(typing, source, source_step, offsets, taps, weights, bias, target, target_step, residual, parameters):
+    def window(typing, source, source_step, offsets, triples, pairs, singles, weights, bias, target, target_step, residual, parameters):
         def codegen(context, builder, signature, arguments):
-            source, source_step, offsets, taps, weights, bias, target, target_step, residual, parameters = arguments
+            source, source_step, offsets, triples, pairs, singles, weights, bias, target, target_step, residual, parameters = arguments
             v = Vectors(builder, lanes, fma)
-            sources = [builder.add(source, builder.mul(source_step, v.index(p))) for p in range(positions)]
+            sources = [builder.add(source, builder.mul(source_step, v.index(p))) for p in range(positions + 2)]
             start = {"dot": lambda: v.load_splat(bias), "sum": lambda: v.constant(0), "max": lambda: v.constant(-math.inf)}[combine]()
-            with Loop(builder, taps, [start] * positions) as loop:
-                offset = builder.load(v.at(offsets, builder.shl(loop.index, v.index(3)), I64), align=8)
-                values = [v.load(address, offset) for address in sources]
+            totals, weight = [start] * positions, weights
+
+            def joined(value, total, factor):
                 if combine == "dot":
-                    weight = v.load_splat(weights, builder.shl(loop.index, v.index(2)))
-                    loop.carry([v.fma(weight, value, total) for value, total in zip(values, loop.values, strict=True)])
-                elif combine == "sum":
-                    loop.carry([builder.fadd(value, total) for value, total in zip(values, loop.values, strict=True)])
-                else:
-                    loop.carry([larger(v, value, total) for value, total in zip(values, loop.values, strict=True)])
-            totals = loop.results
+                    return v.fma(factor, value, total)
+                return builder.fadd(value, total) if combine == "sum" else larger(v, value, total)
+
+            for count, size in ((triples, 3), (pairs, 2), (singles, 1)):
+                with Loop(builder, count, [*totals, offsets, weight]) as loop:
+                    *totals, offset_address, weight_address = loop.values
+                    offset = builder.load(v.at(offset_address, 0, I64), align=8)
+                    factors = [v.load_splat(weight_address, 4 * tap) if combine == "dot" else None for tap in range(size)]
+                    for row in range(positions + size - 1):
+                        value = v.load(sources[row], offset)
+                        for tap in range(max(0, row - positions + 1), min(size, row + 1)):
+                            totals[row - tap] = joined(value, totals[row - tap], factors[tap])
+                    loop.carry([*totals, builder.add(offset_address, v.index(8)), builder.add(weight_address, v.index(4 * size))])
+                *totals, offsets, weight = loop.results
             if combine == "sum":
                 factor = v.load_splat(weights)
                 totals = [builder.fmul(total, factor) for total in totals]
@@ -57,7 +66,7 @@ def make_window(positions: int, lanes: int, fma: bool, combine: str, kind: str =
                 v.store(total, builder.add(target, builder.mul(target_step, v.index(p))))
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 10), codegen
+        return types.void(*[types.int64] * 12), codegen
 
     return window
 
@@ -70,25 +79,29 @@ def larger(v: Vectors, value, total):
 
 def make_slide(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
     """A kernel that slides windows over every channel on its own. Argument block: Slide, Geometry. Chunks are ranges of channels."""
-    many, few = SLIDE_ROWS, 3
+    many, few, copy_block = SLIDE_ROWS, 3, make_copy_block(lanes)
     slide_many, slide_few, slide_one = (make_window(n, lanes, fma, combine, kind) for n in (many, few, 1))
     edge, edge_stride, spread_channel = alloca(4 * lanes * many), 4 * lanes, make_spread_channel(lanes)
 
     def slide(args, part, parts):
         (
-            source_start, channels, channel_bytes, band, spread_rows, _, offsets, taps, weights_start, bias_start, outputs, multiplier,
-            target_start, residual_start, parameters, planes, height, width, row_stride, plane_stride, factors, flags, slots, memory,
-            slot_bytes,
+            source_start, channels, channel_bytes, band, spread_rows, together, _, offsets, triples, pairs, singles, weights_start,
+            bias_start, outputs, multiplier, target_start, residual_start, parameters, planes, height, width, row_stride, plane_stride,
+            factors, flags, slots, memory, slot_bytes, spread_bytes,
         ) = _slide(args)  # fmt: skip
-        fill, scratch, slot = load_f32(args + _FILL), edge(), claim_slot(flags, slots)
-        spread = memory + slot * slot_bytes
+        fill, scratch, slot, taps = load_f32(args + _FILL), edge(), claim_slot(flags, slots), 3 * triples + 2 * pairs + singles
         first, last = share(channels, part, parts, 1)
         bands = (height + band - 1) // band
-        for task in range(first * bands, last * bands):
-            channel, top = task // bands, task % bands * band
-            bottom = min(height, top + band)
-            spread_channel(source_start + channel * channel_bytes, spread, args + _SLIDE_BYTES, top, 0, spread_rows, fill)
-            for output in range(channel * multiplier, (channel + 1) * multiplier):
+        rounds = (last - first + together - 1) // together
+        for task in range(rounds * bands):
+            first_channel, top = first + task // bands * together, task % bands * band
+            last_channel, bottom = min(last, first_channel + together), min(height, top + band)
+            spread_start = memory + slot * slot_bytes
+            for channel in range(first_channel, last_channel):
+                spread = spread_start + (channel - first_channel) * spread_bytes
+                spread_channel(source_start + channel * channel_bytes, spread, args + _SLIDE_BYTES, top, 0, spread_rows, fill)
+            for output in range(first_channel * multiplier, last_channel * multiplier):
+                spread = spread_start + (output // multiplier - first_channel) * spread_bytes
                 own = output % outputs if outputs != 0 else 0
                 weights, bias, start = weights_start + own * taps * 4, bias_start + own * 4, output * planes * height * width * 4
                 for z in range(planes):
@@ -106,11 +119,17 @@ def make_slide(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
                                     copy_block(added, 4 * width, scratch, edge_stride, rows, width)
                                     added = scratch
                             if rows == many:
-                                slide_many(source, row_stride, offsets, taps, weights, bias, target, stride, added, parameters)
+                                slide_many(
+                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
+                                )
                             elif rows == few:
-                                slide_few(source, row_stride, offsets, taps, weights, bias, target, stride, added, parameters)
+                                slide_few(
+                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
+                                )
                             else:
-                                slide_one(source, row_stride, offsets, taps, weights, bias, target, stride, added, parameters)
+                                slide_one(
+                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
+                                )
                             if width < lanes:
                                 copy_block(scratch, edge_stride, target_start + place, 4 * width, rows, width)
                             y += rows
