@@ -92,7 +92,6 @@ EXPECTED = {
 }
 
 
-@pytest.mark.usefixtures("tiling")
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_epilogue(activation):
     parameters, function = EXPECTED[activation]

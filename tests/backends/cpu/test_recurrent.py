@@ -62,7 +62,6 @@ OPS = {
 }
 
 
-@pytest.mark.usefixtures("tiling")
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("name", OPS)
 @pytest.mark.parametrize(
@@ -90,6 +89,11 @@ def test_layer(name, direction, steps, batch, inputs, hidden, optional):
     results = Native(batch_first, np.ascontiguousarray(x.swapaxes(0, 1)), w, r, *given, constants=(1, 2, 3), outputs=count).run()
     np.testing.assert_allclose(results[0], expected[0].transpose(2, 0, 1, 3), rtol=1e-4, atol=2e-5)
     np.testing.assert_allclose(results[1], expected[1].swapaxes(0, 1), rtol=1e-4, atol=2e-5)
+
+
+@pytest.mark.usefixtures("tiling")
+def test_lstm_in_tiles_of_other_machines():
+    test_layer("lstm", "bidirectional", 3, 11, 5, 33, True)
 
 
 def test_lengths_out_of_range_touch_no_foreign_memory():
