@@ -137,6 +137,8 @@ class Shrink(Elementwise):
 class AlongAxis(Op):
     """An op over the vectors along `axis` of a float tensor; the result has its shape."""
 
+    axis: int = -1
+
     def infer(self, *inputs):
         require_inputs(inputs, 1)
         require_dtype(inputs[0], FLOATS)
@@ -148,18 +150,12 @@ class AlongAxis(Op):
 class Softmax(AlongAxis):
     """e ** x over its sum along `axis`."""
 
-    axis: int = -1
-
 
 @op("LogSoftmax")
 class LogSoftmax(AlongAxis):
     """The logarithm of Softmax."""
 
-    axis: int = -1
-
 
 @op("Hardmax")
 class Hardmax(AlongAxis):
     """1 at the first largest element along `axis`, 0 elsewhere."""
-
-    axis: int = -1

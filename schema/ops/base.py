@@ -1,8 +1,8 @@
 """What an operator definition is: typed attributes, and the shape and dtype of its results.
 
-A definition is a class under `@op`. Its annotated fields are its attributes; they are written to the model file and read back from it
-by their annotations, so a new attribute is one line. Instances are immutable. (Definition modules don't use
-`from __future__ import annotations`: their annotations are read as objects, which costs nothing at import.)
+A definition is a class under `@op`. Its annotated fields, and those of its base classes, are its attributes; they are written to the
+model file and read back from it by their annotations, so a new attribute is one line. Instances are immutable. (Definition modules
+don't use `from __future__ import annotations`: their annotations are read as objects, which costs nothing at import.)
 """
 
 from __future__ import annotations
@@ -171,13 +171,11 @@ def op(name: str):
     def register(cls: type[Op]) -> type[Op]:
         cls.name = name
         cls.__slots__ = ()
-        inherited = {k: v for base in reversed(cls.__mro__[1:]) for k, v in vars(base).get("fields", {}).items()}
-        own = {
-            key: (annotation, getattr(cls, key, ...))
-            for key, annotation in cls.__annotations__.items()
-            if get_origin(annotation) is not ClassVar
+        bases = [base for base in reversed(cls.__mro__) if issubclass(base, Op) and base is not Op]
+        annotations = {key: annotation for base in bases for key, annotation in base.__annotations__.items()}
+        cls.fields = {
+            key: (annotation, getattr(cls, key, ...)) for key, annotation in annotations.items() if get_origin(annotation) is not ClassVar
         }
-        cls.fields = inherited | own
         if name in OPS:
             raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
         OPS[name] = cls

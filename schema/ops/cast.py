@@ -6,7 +6,7 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import ANY, COMPLEX, STRING, Elementwise, require_dtype, require_inputs
 
-_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2, "bool": 8}
+_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
 
 
 def bits(dtype: np.dtype) -> int:
@@ -15,7 +15,10 @@ def bits(dtype: np.dtype) -> int:
 
 
 class Casting(Op):
-    """What casts have in common: the attributes `saturate` and `round_mode` (up, down, nearest), which matter for float8 results only."""
+    """What casts have in common. `saturate` and `round_mode` (up, down, nearest) are for float8 results: see ONNX's tables."""
+
+    saturate: bool = True
+    round_mode: str = "up"
 
     def check(self):
         require(self.round_mode in ("up", "down", "nearest"), f"round_mode must be up, down or nearest; found {self.round_mode!r}")
@@ -23,14 +26,9 @@ class Casting(Op):
 
 @op("Cast")
 class Cast(Casting, Elementwise):
-    """x converted to the dtype `to`: integers wrap, floats are rounded (truncated to integers), text is parsed and written.
-
-    `saturate` and `round_mode` (up, down, nearest) are for float8 results: see ONNX's tables.
-    """
+    """x converted to the dtype `to`: integers wrap, floats are rounded (truncated to integers), text is parsed and written."""
 
     to: np.dtype
-    saturate: bool = True
-    round_mode: str = "up"
 
     def infer(self, *inputs):
         require_inputs(inputs, 1)
@@ -43,9 +41,6 @@ class Cast(Casting, Elementwise):
 @op("CastLike")
 class CastLike(Casting):
     """x converted to the dtype of the second input, as Cast does it."""
-
-    saturate: bool = True
-    round_mode: str = "up"
 
     def infer(self, *inputs):
         require_inputs(inputs, 2)

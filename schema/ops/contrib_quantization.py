@@ -56,14 +56,7 @@ class DynamicQuantizeLSTM(Recurrent):
     gates = 4
     default_activations = ("Sigmoid", "Tanh", "Tanh")
 
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    activations: tuple[str, ...] = ()
-    clip: float | None = None
-    direction: str = "forward"
-    hidden_size: int | None = None
     input_forget: bool = False
-    layout: bool = False
 
     def infer(
         self,

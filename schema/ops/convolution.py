@@ -13,12 +13,8 @@ def _check_operands(op_name: str, kernel_shape: tuple[int, ...], x: Spec, w: Spe
     require(w.size > 0, f"the weights must not be empty; they are {w}")
 
 
-@op("Conv")
-class Conv(Op):
-    """Convolution (cross-correlation) of x [N, C, spatial…] with w [M, C/group, kernel…] plus bias [M] → [N, M, output…]. Conv-22.
-
-    Any float dtype, the same for all inputs.
-    """
+class Convolution(Op):
+    """The attributes that convolutions share."""
 
     auto_pad: str = "NOTSET"
     dilations: tuple[int, ...] = ()
@@ -30,6 +26,14 @@ class Conv(Op):
     def check(self) -> None:
         check_windows(self.kernel_shape, self.strides, self.dilations, self.pads, self.auto_pad)
         require(0 < self.group < LIMIT, f"group must be positive; it is {self.group}")
+
+
+@op("Conv")
+class Conv(Convolution):
+    """Convolution (cross-correlation) of x [N, C, spatial…] with w [M, C/group, kernel…] plus bias [M] → [N, M, output…]. Conv-22.
+
+    Any float dtype, the same for all inputs.
+    """
 
     def geometry(self, x_shape: tuple[int, ...], w_shape: tuple[int, ...]) -> ConvGeometry:
         """The windows, with padding resolved; raises RuleError where they don't fit."""
@@ -45,21 +49,14 @@ class Conv(Op):
 
 
 @op("ConvTranspose")
-class ConvTranspose(Op):
+class ConvTranspose(Convolution):
     """Transposed convolution of x [N, C, spatial…] with w [C, M/group, kernel…] plus bias [M] → [N, M, output…]. ConvTranspose-22."""
 
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] = ()
-    group: int = 1
-    kernel_shape: tuple[int, ...] = ()
     output_padding: tuple[int, ...] = ()
     output_shape: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
 
     def check(self) -> None:
-        check_windows(self.kernel_shape, self.strides, self.dilations, self.pads, self.auto_pad)
-        require(0 < self.group < LIMIT, f"group must be positive; it is {self.group}")
+        super().check()
         require(all(0 <= v < LIMIT for v in self.output_padding), f"output_padding must not be negative; it is {list(self.output_padding)}")
         require(all(0 < v < LIMIT for v in self.output_shape), f"output_shape must be positive; it is {list(self.output_shape)}")
 

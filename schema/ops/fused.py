@@ -30,9 +30,8 @@ def check_activation(activation: str, parameters: tuple[float, ...]) -> None:
     require(len(parameters) == len(wanted), f"{activation} takes the parameters ({', '.join(wanted)}); it has {list(parameters)}")
 
 
-@op("mnnx::FusedConv")
-class FusedConv(Conv):
-    """activation(Conv(x, w, bias) + residual), as Conv; the residual has the result's shape."""
+class Fused(Op):
+    """An op that ends in an activation."""
 
     activation: str = ""
     activation_parameters: tuple[float, ...] = ()
@@ -41,33 +40,29 @@ class FusedConv(Conv):
         super().check()
         check_activation(self.activation, self.activation_parameters)
 
+
+class FusedConvolution(Fused):
+    """Stands before the plain op among a class's bases; the residual has the result's shape."""
+
     def infer(self, x: Spec, w: Spec, bias: Spec | None = None, residual: Spec | None = None) -> Spec:
         result = super().infer(x, w, bias)
         require_floats(x=x, residual=residual)
         require_shape("residual", residual, result.shape)
         return result
+
+
+@op("mnnx::FusedConv")
+class FusedConv(FusedConvolution, Conv):
+    """activation(Conv(x, w, bias) + residual)."""
 
 
 @op("mnnx::FusedConvTranspose")
-class FusedConvTranspose(ConvTranspose):
-    """activation(ConvTranspose(x, w, bias) + residual), as ConvTranspose; the residual has the result's shape."""
-
-    activation: str = ""
-    activation_parameters: tuple[float, ...] = ()
-
-    def check(self) -> None:
-        super().check()
-        check_activation(self.activation, self.activation_parameters)
-
-    def infer(self, x: Spec, w: Spec, bias: Spec | None = None, residual: Spec | None = None) -> Spec:
-        result = super().infer(x, w, bias)
-        require_floats(x=x, residual=residual)
-        require_shape("residual", residual, result.shape)
-        return result
+class FusedConvTranspose(FusedConvolution, ConvTranspose):
+    """activation(ConvTranspose(x, w, bias) + residual)."""
 
 
 @op("mnnx::FusedMatMul")
-class FusedMatMul(Op):
+class FusedMatMul(Fused):
     """activation(alpha * a' @ b' + bias + residual); ' swaps the last two dims of an operand where its attribute says so.
 
     Floats of one dtype; bias [N] for N columns (of a result with columns), the residual of the result's shape.
@@ -76,11 +71,6 @@ class FusedMatMul(Op):
     transpose_a: bool = False
     transpose_b: bool = False
     alpha: float = 1.0
-    activation: str = ""
-    activation_parameters: tuple[float, ...] = ()
-
-    def check(self) -> None:
-        check_activation(self.activation, self.activation_parameters)
 
     def infer(self, a: Spec, b: Spec, bias: Spec | None = None, residual: Spec | None = None) -> Spec:
         require_floats(a=a, b=b, bias=bias, residual=residual)

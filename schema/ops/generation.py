@@ -81,6 +81,9 @@ class Random(Op):
     """Random numbers in `shape`. With a `seed` every run gives the same ones."""
 
     deterministic: ClassVar[bool] = False
+    shape: tuple[int, ...]
+    dtype: np.dtype = FLOAT32
+    seed: float | None = None
 
     def check(self):
         require(self.dtype in FLOATS, f"dtype must be a float; found {dtypes.name(self.dtype)}")
@@ -95,6 +98,8 @@ class RandomLike(Op):
     """Random numbers in the shape (and dtype, where not given) of the input. With a `seed` every run gives the same ones."""
 
     deterministic: ClassVar[bool] = False
+    dtype: np.dtype | None = None
+    seed: float | None = None
 
     def infer(self, *inputs):
         require_inputs(inputs, 1)
@@ -107,42 +112,32 @@ class RandomLike(Op):
 class RandomNormal(Random):
     """Normally distributed."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype = FLOAT32
     mean: float = 0.0
     scale: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomNormalLike")
 class RandomNormalLike(RandomLike):
     """Normally distributed."""
 
-    dtype: np.dtype | None = None
     mean: float = 0.0
     scale: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomUniform")
 class RandomUniform(Random):
     """Uniform in [low, high)."""
 
-    shape: tuple[int, ...]
-    dtype: np.dtype = FLOAT32
     low: float = 0.0
     high: float = 1.0
-    seed: float | None = None
 
 
 @op("RandomUniformLike")
 class RandomUniformLike(RandomLike):
     """Uniform in [low, high)."""
 
-    dtype: np.dtype | None = None
     low: float = 0.0
     high: float = 1.0
-    seed: float | None = None
 
 
 @op("Bernoulli")
@@ -206,6 +201,9 @@ class Dropout(Op):
 class Window(Op):
     """A window of as many elements as the integer scalar input says; `periodic` ones are a symmetric one, longer by 1, less its last."""
 
+    output_datatype: np.dtype = FLOAT32
+    periodic: bool = True
+
     def check(self):
         require(self.output_datatype in NUMERIC, f"output_datatype must be a number; found {dtypes.name(self.output_datatype)}")
 
@@ -221,24 +219,15 @@ class Window(Op):
 class HannWindow(Window):
     """0.5 - 0.5 cos."""
 
-    output_datatype: np.dtype = FLOAT32
-    periodic: bool = True
-
 
 @op("HammingWindow")
 class HammingWindow(Window):
     """25/46 - 21/46 cos."""
 
-    output_datatype: np.dtype = FLOAT32
-    periodic: bool = True
-
 
 @op("BlackmanWindow")
 class BlackmanWindow(Window):
     """0.42 - 0.5 cos + 0.08 cos of twice the angle."""
-
-    output_datatype: np.dtype = FLOAT32
-    periodic: bool = True
 
 
 @op("MelWeightMatrix")

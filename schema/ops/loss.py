@@ -14,6 +14,9 @@ class ClassLoss(Op):
     `reduction`: none, sum, or mean (weighted, over the labels that aren't `ignore_index`; those have no loss).
     """
 
+    ignore_index: int | None = None
+    reduction: str = "mean"
+
     def check(self):
         require(self.reduction in ("none", "sum", "mean"), f"reduction must be none, sum or mean; found {self.reduction!r}")
 
@@ -38,16 +41,10 @@ class ClassLoss(Op):
 class NegativeLogLikelihoodLoss(ClassLoss):
     """Scores are log-probabilities; minus the score of the label, times its weight."""
 
-    ignore_index: int | None = None
-    reduction: str = "mean"
-
 
 @op("SoftmaxCrossEntropyLoss")
 class SoftmaxCrossEntropyLoss(ClassLoss):
     """NegativeLogLikelihoodLoss of LogSoftmax(scores) over axis 1; the second result is that LogSoftmax."""
-
-    ignore_index: int | None = None
-    reduction: str = "mean"
 
     def infer(self, *inputs):
         loss = super().infer(*inputs)

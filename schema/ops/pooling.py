@@ -11,8 +11,15 @@ from mnnx.schema.ops.windows import ConvGeometry, check_windows, per_dim, window
 _INDICES = np.dtype(np.int64)
 
 
-class _Pool(Op):
+class Pooling(Op):
     """Pooling over sliding windows; what the pooling ops share."""
+
+    kernel_shape: tuple[int, ...]
+    auto_pad: str = "NOTSET"
+    ceil_mode: bool = False
+    dilations: tuple[int, ...] = ()
+    pads: tuple[int, ...] = ()
+    strides: tuple[int, ...] = ()
 
     def check(self) -> None:
         check_windows(self.kernel_shape, self.strides, self.dilations, self.pads, self.auto_pad)
@@ -31,18 +38,12 @@ class _Pool(Op):
 
 
 @op("MaxPool")
-class MaxPool(_Pool):
+class MaxPool(Pooling):
     """The largest value of each window, and where it lies: its index in x flattened (the last spatial dims column by column where
     storage_order is 1). Padding never wins. Any float dtype, int8 or uint8. MaxPool-22.
     """
 
-    kernel_shape: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
     storage_order: bool = False
-    strides: tuple[int, ...] = ()
 
     def infer(self, x: Spec) -> tuple[Spec, Spec]:
         if x.dtype not in (np.int8, np.uint8):
@@ -52,39 +53,27 @@ class MaxPool(_Pool):
 
 
 @op("AveragePool")
-class AveragePool(_Pool):
+class AveragePool(Pooling):
     """The mean of each window: over its elements inside the input, or with count_include_pad inside the padded input. AveragePool-22.
 
     A part of a window that ceil_mode moved beyond the padded input never counts. A window with nothing to count gives 0.
     """
 
-    kernel_shape: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
     count_include_pad: bool = False
-    dilations: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
 
 
 @op("LpPool")
-class LpPool(_Pool):
+class LpPool(Pooling):
     """The p-norm of each window. LpPool-22."""
 
-    kernel_shape: tuple[int, ...]
-    auto_pad: str = "NOTSET"
-    ceil_mode: bool = False
-    dilations: tuple[int, ...] = ()
     p: int = 2
-    pads: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
 
     def check(self) -> None:
         super().check()
         require(self.p > 0, f"p must be positive; it is {self.p}")
 
 
-class _GlobalPool(Op):
+class GlobalPooling(Op):
     """Pooling over all spatial dims: [N, C, spatial…] → [N, C, 1…]."""
 
     def infer(self, x: Spec) -> Spec:
@@ -95,17 +84,17 @@ class _GlobalPool(Op):
 
 
 @op("GlobalAveragePool")
-class GlobalAveragePool(_GlobalPool):
+class GlobalAveragePool(GlobalPooling):
     """The mean over all spatial dims. GlobalAveragePool-22."""
 
 
 @op("GlobalMaxPool")
-class GlobalMaxPool(_GlobalPool):
+class GlobalMaxPool(GlobalPooling):
     """The largest value over all spatial dims. GlobalMaxPool-22."""
 
 
 @op("GlobalLpPool")
-class GlobalLpPool(_GlobalPool):
+class GlobalLpPool(GlobalPooling):
     """The p-norm over all spatial dims. GlobalLpPool-22."""
 
     p: int = 2

@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.schema import dtypes
 from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.convolution import Conv
+from mnnx.schema.ops.convolution import Conv, Convolution
 from mnnx.schema.ops.matmul import matmul_shape
 from mnnx.schema.ops.rules import FLOATS
 
@@ -183,12 +183,12 @@ class QLinearMatMul(Op):
 _CONV_FLOAT = np.dtype("float32")
 
 
-def _conv_shape(conv: Op, x: Spec, w: Spec) -> tuple[int, ...]:
+def _conv_shape(conv: Convolution, x: Spec, w: Spec) -> tuple[int, ...]:
     """The shape that Conv gives with the window attributes of `conv`."""
     return as_conv(conv).infer(Spec(_CONV_FLOAT, x.shape), Spec(_CONV_FLOAT, w.shape)).shape
 
 
-def as_conv(conv: Op) -> Conv:
+def as_conv(conv: Convolution) -> Conv:
     """The Conv with the window attributes of a ConvInteger or QLinearConv."""
     return Conv(**{key: getattr(conv, key) for key in Conv.fields})
 
@@ -200,21 +200,11 @@ def _check_channel_parameter(w: Spec, parameter: Spec | None, what: str) -> None
 
 
 @op("ConvInteger")
-class ConvInteger(Op):
+class ConvInteger(Convolution):
     """(x, w, x_zero_point?, w_zero_point?) → Conv(x - x_zero_point, w - w_zero_point) in int32. ONNX ConvInteger-10.
 
     x and w are int8 or uint8; x_zero_point is a scalar, w_zero_point a scalar or one value per output channel.
     """
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] = ()
-    group: int = 1
-    kernel_shape: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-
-    def check(self):
-        as_conv(self)
 
     def infer(self, x: Spec, w: Spec, x_zero_point: Spec | None = None, w_zero_point: Spec | None = None) -> Spec:
         for tensor, zero_point in ((x, x_zero_point), (w, w_zero_point)):
@@ -228,22 +218,12 @@ class ConvInteger(Op):
 
 
 @op("QLinearConv")
-class QLinearConv(Op):
+class QLinearConv(Convolution):
     """(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, bias?) → quantized convolution. ONNX QLinearConv-10.
 
     Scales and zero points are scalars; those of w may have one value per output channel. bias is int32 in units of x_scale * w_scale.
     The result has y_zero_point's dtype.
     """
-
-    auto_pad: str = "NOTSET"
-    dilations: tuple[int, ...] = ()
-    group: int = 1
-    kernel_shape: tuple[int, ...] = ()
-    pads: tuple[int, ...] = ()
-    strides: tuple[int, ...] = ()
-
-    def check(self):
-        as_conv(self)
 
     def infer(
         self,

@@ -43,6 +43,14 @@ class Recurrent(Op):
     gates: ClassVar[int]
     default_activations: ClassVar[tuple[str, ...]]
 
+    activation_alpha: tuple[float, ...] = ()
+    activation_beta: tuple[float, ...] = ()
+    activations: tuple[str, ...] = ()
+    clip: float | None = None
+    direction: str = "forward"
+    hidden_size: int | None = None
+    layout: bool = False
+
     def check(self) -> None:
         directions = ("forward", "reverse", "bidirectional")
         require(self.direction in directions, f"direction must be one of {', '.join(directions)}; it is {self.direction!r}")
@@ -103,14 +111,7 @@ class LSTM(Recurrent):
     gates = 4
     default_activations = ("Sigmoid", "Tanh", "Tanh")
 
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    activations: tuple[str, ...] = ()
-    clip: float | None = None
-    direction: str = "forward"
-    hidden_size: int | None = None
     input_forget: bool = False
-    layout: bool = False
 
     def infer(
         self,
@@ -140,13 +141,6 @@ class GRU(Recurrent):
     gates = 3
     default_activations = ("Sigmoid", "Tanh")
 
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    activations: tuple[str, ...] = ()
-    clip: float | None = None
-    direction: str = "forward"
-    hidden_size: int | None = None
-    layout: bool = False
     linear_before_reset: bool = False
 
     def infer(
@@ -161,14 +155,6 @@ class RNN(Recurrent):
 
     gates = 1
     default_activations = ("Tanh",)
-
-    activation_alpha: tuple[float, ...] = ()
-    activation_beta: tuple[float, ...] = ()
-    activations: tuple[str, ...] = ()
-    clip: float | None = None
-    direction: str = "forward"
-    hidden_size: int | None = None
-    layout: bool = False
 
     def infer(
         self, x: Spec, w: Spec, r: Spec, b: Spec | None = None, sequence_lens: Spec | None = None, initial_h: Spec | None = None

@@ -17,6 +17,8 @@ class Reduction(Op):
     """
 
     accepts: ClassVar[frozenset[np.dtype]] = NUMERIC
+    keepdims: bool = True
+    noop_with_empty_axes: bool = False
 
     def axes(self, data: Spec, axes: Spec | None = None) -> tuple[int, ...]:
         """The axes to reduce, ascending and not negative. Raises DataDependent where their input isn't known yet."""
@@ -42,24 +44,15 @@ class Reduction(Op):
 class ReduceSum(Reduction):
     """The sum; integers wrap."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-
 
 @op("ReduceMean")
 class ReduceMean(Reduction):
     """The mean; truncated for integers, NaN of nothing."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-
 
 @op("ReduceProd")
 class ReduceProd(Reduction):
     """The product; integers wrap."""
-
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
 
 
 @op("ReduceMax")
@@ -67,8 +60,6 @@ class ReduceMax(Reduction):
     """The largest; NaN where one is; of nothing: the smallest number of the dtype."""
 
     accepts = NUMERIC | {BOOL}
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
 
 
 @op("ReduceMin")
@@ -76,52 +67,39 @@ class ReduceMin(Reduction):
     """The smallest; NaN where one is; of nothing: the largest number of the dtype."""
 
     accepts = NUMERIC | {BOOL}
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
 
 
 @op("ReduceL1")
 class ReduceL1(Reduction):
     """The sum of absolute values."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-
 
 @op("ReduceL2")
 class ReduceL2(Reduction):
     """The square root of the sum of squares."""
-
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
 
 
 @op("ReduceSumSquare")
 class ReduceSumSquare(Reduction):
     """The sum of squares."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-
 
 @op("ReduceLogSum")
 class ReduceLogSum(Reduction):
     """The logarithm of the sum."""
-
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
 
 
 @op("ReduceLogSumExp")
 class ReduceLogSumExp(Reduction):
     """The logarithm of the sum of exponentials, computed so that it doesn't overflow."""
 
-    keepdims: bool = True
-    noop_with_empty_axes: bool = False
-
 
 class ArgReduction(Op):
     """The int64 index, along `axis`, of an extreme element: the first such one, or the last where `select_last_index`."""
+
+    axis: int = 0
+    keepdims: bool = True
+    select_last_index: bool = False
 
     def infer(self, *inputs):
         require_inputs(inputs, 1)
@@ -138,18 +116,10 @@ class ArgReduction(Op):
 class ArgMax(ArgReduction):
     """The index of the largest; a NaN counts as largest."""
 
-    axis: int = 0
-    keepdims: bool = True
-    select_last_index: bool = False
-
 
 @op("ArgMin")
 class ArgMin(ArgReduction):
     """The index of the smallest; a NaN counts as smallest."""
-
-    axis: int = 0
-    keepdims: bool = True
-    select_last_index: bool = False
 
 
 class Running(Op):
@@ -157,6 +127,9 @@ class Running(Op):
 
     `exclusive` leaves the element itself out.
     """
+
+    exclusive: bool = False
+    reverse: bool = False
 
     def infer(self, *inputs):
         require_inputs(inputs, 2)
@@ -172,13 +145,7 @@ class Running(Op):
 class CumSum(Running):
     """Running sums; integers wrap."""
 
-    exclusive: bool = False
-    reverse: bool = False
-
 
 @op("CumProd")
 class CumProd(Running):
     """Running products; integers wrap."""
-
-    exclusive: bool = False
-    reverse: bool = False

@@ -189,15 +189,20 @@ class Split(Op):
         return tuple(Spec(data.dtype, (*data.shape[:axis], n, *data.shape[axis + 1 :])) for n in self.sizes(data.shape[axis], split))
 
 
-@op("DepthToSpace")
-class DepthToSpace(Op):
-    """(N, C·b·b, H, W) → (N, C, H·b, W·b). Channels run over (b, b, C) in mode DCR, over (C, b, b) in CRD. ONNX DepthToSpace-28."""
+class PixelBlocks(Op):
+    """What moves blocks of pixels to channels and back. Channels run over (b, b, C) in mode DCR, over (C, b, b) in CRD."""
 
     blocksize: int
     mode: str = "DCR"
 
     def check(self) -> None:
-        _check_blocks(self)
+        require(self.blocksize > 0, f"blocksize must be positive, not {self.blocksize}")
+        require(self.mode in ("DCR", "CRD"), f"mode must be DCR or CRD, not {self.mode!r}")
+
+
+@op("DepthToSpace")
+class DepthToSpace(PixelBlocks):
+    """(N, C·b·b, H, W) → (N, C, H·b, W·b). ONNX DepthToSpace-28."""
 
     def infer(self, data: Spec) -> Spec:
         require(data.rank == 4, f"the input must be (N, C, H, W), not {data}")
@@ -208,14 +213,8 @@ class DepthToSpace(Op):
 
 
 @op("SpaceToDepth")
-class SpaceToDepth(Op):
-    """(N, C, H·b, W·b) → (N, C·b·b, H, W). Channels run over (b, b, C) in mode DCR, over (C, b, b) in CRD. ONNX SpaceToDepth-28."""
-
-    blocksize: int
-    mode: str = "DCR"
-
-    def check(self) -> None:
-        _check_blocks(self)
+class SpaceToDepth(PixelBlocks):
+    """(N, C, H·b, W·b) → (N, C·b·b, H, W). ONNX SpaceToDepth-28."""
 
     def infer(self, data: Spec) -> Spec:
         require(data.rank == 4, f"the input must be (N, C, H, W), not {data}")
@@ -223,8 +222,3 @@ class SpaceToDepth(Op):
         b = self.blocksize
         require(h % b == 0 and w % b == 0, f"height and width must be multiples of blocksize {b}, not {h}×{w}")
         return Spec(data.dtype, (n, c * b * b, h // b, w // b))
-
-
-def _check_blocks(op: DepthToSpace | SpaceToDepth) -> None:
-    require(op.blocksize > 0, f"blocksize must be positive, not {op.blocksize}")
-    require(op.mode in ("DCR", "CRD"), f"mode must be DCR or CRD, not {op.mode!r}")
