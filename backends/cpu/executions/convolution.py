@@ -9,6 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution
 from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
@@ -48,13 +49,21 @@ def _reason_against_operands(x: Spec, w: Spec, bias: Spec | None = None, residua
 
 @creator(Conv, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    depthwise = inputs[1].shape[1] == 1 and op.group > 1
+    x, w = inputs[:2]
+    if op.group == 1 and x.shape[2:] == w.shape[2:] and outputs[0].size == x.shape[0] * w.shape[0]:
+        return WholeExecution(op, backend, inputs, outputs)
+    depthwise = w.shape[1] == 1 and op.group > 1
     return (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
 
 
 @creator(ConvTranspose, supports=supports_transposed)
 def create_transposed(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return TransposedExecution(op, backend, inputs, outputs)
+
+
+def activation_of(op: Op) -> tuple[str, tuple[float, ...]]:
+    """What a convolution ends in; plain ones in nothing."""
+    return (op.activation, op.activation_parameters) if hasattr(op, "activation") else ("", ())
 
 
 class _Base(Execution):
@@ -67,8 +76,7 @@ class _Base(Execution):
         self.windows = Windows.of(op.geometry(self.x, self.w))
         self.tiling = Tiling.of(backend.target)
         self.empty = outputs[0].size == 0
-        activation = (op.activation, op.activation_parameters) if hasattr(op, "activation") else ("", ())
-        self.kind, parameters = epilogue(*activation)
+        self.kind, parameters = epilogue(*activation_of(op))
         self.parameters = np.array(parameters, _FLOAT32)
 
     def bias(self, tensor: DeviceTensor | None, rows: int) -> np.ndarray:
@@ -110,6 +118,41 @@ class ConvolutionExecution(_Base):
             (self.kind, self.parameters),
             address_of(scratch),
         )
+
+
+class WholeExecution(ProductExecution):
+    """Each window is a whole image: the product x [N, C * pixels] @ w' [C * pixels, M]."""
+
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        _, _, bias, residual = (*inputs, None, None)[:4]
+        activation, parameters = activation_of(op)
+        operands = Operands(
+            transpose_b=True,
+            bias=None if bias is None else 2,
+            residual=None if residual is None else 3,
+            activation=activation,
+            activation_parameters=parameters,
+        )
+        super().__init__(op, backend, operands, [_flat(spec) for spec in inputs], [_flat(spec) for spec in outputs])
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        super().on_resize([_flat_tensor(tensor) for tensor in inputs], [_flat_tensor(outputs[0])], scratch)
+
+
+def _flat(spec: Spec | None) -> Spec | None:
+    """[N, …] as a matrix; a bias stays a vector."""
+    if spec is None or spec.rank == 1:
+        return spec
+    shape = (spec.shape[0], math.prod(spec.shape[1:]))
+    return Spec(spec.dtype, shape, None if spec.value is None else spec.value.reshape(shape))
+
+
+def _flat_tensor(tensor: DeviceTensor | None) -> DeviceTensor | None:
+    if tensor is None:
+        return None
+    spec = _flat(tensor.spec)
+    constant = None if tensor.constant is None else tensor.constant.reshape(spec.shape)
+    return DeviceTensor(tensor.name, spec, tensor.backend, tensor.memory, tensor.offset, constant)
 
 
 class DepthwiseExecution(_Base):

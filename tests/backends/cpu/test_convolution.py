@@ -72,6 +72,8 @@ CONVOLUTIONS = [
     ((1, 64, 3, 3), (8, 64, 3, 3), {"auto_pad": "SAME_UPPER"}),
     ((1, 150, 7, 7), (72, 150, 3, 3), {"pads": (1, 1, 1, 1)}),
     ((1, 1, 1, 1), (1, 1, 1, 1), {}),
+    ((5, 20, 1, 1), (50, 20, 1, 1), {}),
+    ((2, 3, 4, 5), (7, 3, 4, 5), {}),
     ((0, 3, 8, 8), (8, 3, 3, 3), {}),
 ]
 DEPTHWISE = [
@@ -103,7 +105,7 @@ def test_convolution(x, w, attributes):
         ("Sigmoid", lambda y: 1 / (1 + np.exp(-y))),
     ],
 )
-@pytest.mark.parametrize(("x", "w", "attributes"), [*CONVOLUTIONS[1:5], *DEPTHWISE[:3]])
+@pytest.mark.parametrize(("x", "w", "attributes"), [*CONVOLUTIONS[1:5], CONVOLUTIONS[-2], *DEPTHWISE[:3]])
 def test_epilogue(x, w, attributes, activation, function, with_residual):
     x, w, bias = f32(*x), f32(*w), f32(w[0])
     expected = convolved(Conv(**attributes), x, w, bias)
