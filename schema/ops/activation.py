@@ -1,7 +1,8 @@
 """Activation functions, element by element or along one axis. ONNX Relu-14, Gelu-20, PRelu-16, Softmax-13, SwiGLU-28, … ."""
 
+from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.elementwise import FLOATS, SIGNED, Elementwise, FloatUnary, broadcast, normalize_axis, require_dtype, require_inputs
+from mnnx.schema.ops.elementwise import FLOATS, SIGNED, Elementwise, FloatUnary, broadcast, require_dtype, require_inputs
 
 
 @op("Relu")

@@ -3,9 +3,10 @@
 import numpy as np
 
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.quantization import BYTES, one_of
+from mnnx.schema.ops.elementwise import FLOATS, require_dtype
+from mnnx.schema.ops.quantization import BYTES
 from mnnx.schema.ops.recurrent import Recurrent
-from mnnx.schema.ops.rules import FLOATS, LIMIT, require_shape
+from mnnx.schema.ops.rules import LIMIT, require_shape
 
 
 @op("mnnx::DequantizeBits")
@@ -76,7 +77,7 @@ class DynamicQuantizeLSTM(Recurrent):
         every, last = self.infer_recurrent(x, *real, b, sequence_lens, initial_h=initial_h, initial_c=initial_c)
         require_shape("p", p, (self.directions, 3 * r.shape[1]))
         for weights, scale, zero_point in ((w, *parameters[:2]), (r, *parameters[2:])):
-            one_of(weights, BYTES, "the weights")
+            require_dtype(weights, BYTES, "the weights")
             require(scale.dtype == np.float32, f"scales must be float32; one is {scale}")
             require(zero_point.dtype == weights.dtype, f"zero points must be of the weights' dtype {weights.dtype}; one is {zero_point}")
             for parameter in (scale, zero_point):

@@ -1,5 +1,6 @@
 """The base of ops that compute each element from the elements of their inputs: broadcasting, and which dtypes go in and out."""
 
+from collections.abc import Collection
 from typing import ClassVar
 
 import ml_dtypes
@@ -36,21 +37,16 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(result)
 
 
-def require_dtype(spec: Spec, accepts: frozenset[np.dtype], what: str = "input") -> None:
+def require_dtype(spec: Spec, accepts: Collection[np.dtype], what: str = "input") -> None:
+    """Raises RuleError unless the dtype of `spec` is among `accepts`."""
     require(spec.dtype in accepts, f"{what} is {dtypes.name(spec.dtype)}; wanted {', '.join(sorted(map(dtypes.name, accepts)))}")
 
 
 def require_inputs(inputs: tuple[Spec | None, ...], least: int, most: int | None = None) -> None:
-    """`least` inputs must be given and present, and there may be up to `most` (default: `least`) of them."""
+    """Raises RuleError unless `least` inputs are given and present, and there are no more than `most` (default: `least`)."""
     most = least if most is None else most
     require(least <= len(inputs) <= most, f"wants {least if least == most else f'{least} to {most}'} inputs; got {len(inputs)}")
     require(all(spec is not None for spec in inputs[:least]), f"input {inputs.index(None) if None in inputs else 0} must be given")
-
-
-def normalize_axis(axis: int, rank: int) -> int:
-    """`axis` counted from the front. Raises RuleError where it isn't in [-rank, rank)."""
-    require(-rank <= axis < rank, f"axis must be in [{-rank}, {rank}); found {axis}")
-    return axis % rank
 
 
 class Elementwise(Op):

@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.ops.axes import require_scalar
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, NUMERIC, require_dtype, require_inputs
 
@@ -14,8 +15,8 @@ INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-def require_scalar(spec: Spec, accepts: frozenset[np.dtype], what: str) -> None:
-    require(spec.size == 1, f"{what} must be a scalar; found {spec}")
+def _require_scalar_of(accepts: frozenset[np.dtype], spec: Spec, what: str) -> None:
+    require_scalar(spec, what)
     require_dtype(spec, accepts, what)
 
 
@@ -48,7 +49,7 @@ class Range(Op):
     def infer(self, *inputs):
         require_inputs(inputs, 3)
         for spec, what in zip(inputs, ("start", "limit", "delta"), strict=True):
-            require_scalar(spec, NUMERIC, what)
+            _require_scalar_of(NUMERIC, spec, what)
             require(spec.dtype == inputs[0].dtype, f"inputs must be of one dtype; found {', '.join(map(str, inputs))}")
         return Spec(inputs[0].dtype, (self.count(*(spec.known().reshape(-1)[0] for spec in inputs)),))
 
@@ -192,9 +193,9 @@ class Dropout(Op):
         x, ratio, training = (*inputs, None, None)[:3]
         require_dtype(x, FLOATS)
         if ratio is not None:
-            require_scalar(ratio, FLOATS, "ratio")
+            _require_scalar_of(FLOATS, ratio, "ratio")
         if training is not None:
-            require_scalar(training, frozenset({BOOL}), "training_mode")
+            _require_scalar_of(frozenset({BOOL}), training, "training_mode")
         return Spec(x.dtype, x.shape), Spec(BOOL, x.shape)
 
 
@@ -209,7 +210,7 @@ class Window(Op):
 
     def infer(self, *inputs):
         require_inputs(inputs, 1)
-        require_scalar(inputs[0], INTEGERS, "size")
+        _require_scalar_of(INTEGERS, inputs[0], "size")
         (size,) = inputs[0].ints()
         require(size >= 0, f"size must not be negative; found {size}")
         return Spec(self.output_datatype, (size,))
@@ -245,7 +246,7 @@ class MelWeightMatrix(Op):
     def infer(self, *inputs):
         require_inputs(inputs, 5)
         for index, what in enumerate(("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz")):
-            require_scalar(inputs[index], INTEGERS if index < 3 else FLOATS, what)
+            _require_scalar_of(INTEGERS if index < 3 else FLOATS, inputs[index], what)
         bins, length, rate = (inputs[index].ints()[0] for index in range(3))
         require(bins >= 0 and length >= 0 and rate > 0, f"sizes must not be negative; found {bins} bins, DFT of {length} at {rate} Hz")
         return Spec(self.output_datatype, (length // 2 + 1, bins))

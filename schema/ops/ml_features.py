@@ -5,16 +5,11 @@ import numpy as np
 from mnnx.schema import dtypes
 from mnnx.schema.ops.axes import require_integers
 from mnnx.schema.ops.base import DataDependent, Op, Spec, op, require
+from mnnx.schema.ops.elementwise import STRING, require_dtype
 from mnnx.schema.ops.ml_trees import NUMBERS
-
-STRING = dtypes.STRING
 
 _FLOAT, _INT64 = np.dtype("float32"), np.dtype("int64")
 _SCALARS = (*NUMBERS, STRING)
-
-
-def _require_type(x: Spec, allowed: tuple[np.dtype, ...]) -> None:
-    require(x.dtype in allowed, f"the input must be one of {', '.join(map(dtypes.name, allowed))}; it is {dtypes.name(x.dtype)}")
 
 
 def _require_per_feature(count: int, x: Spec, what: str) -> None:
@@ -30,7 +25,7 @@ class Scaler(Op):
     scale: tuple[float, ...]
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, NUMBERS)
+        require_dtype(x, NUMBERS)
         _require_per_feature(len(self.offset), x, "offset")
         _require_per_feature(len(self.scale), x, "scale")
         return Spec(_FLOAT, x.shape)
@@ -46,7 +41,7 @@ class Normalizer(Op):
         require(self.norm in ("MAX", "L1", "L2"), f"norm must be MAX, L1 or L2; it is {self.norm!r}")
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, NUMBERS)
+        require_dtype(x, NUMBERS)
         require(x.rank in (1, 2), f"the input must have the shape [N, C] or [C]; it is {x}")
         return Spec(_FLOAT, x.shape)
 
@@ -68,7 +63,7 @@ class Imputer(Op):
         require(all(-(2**63) <= v < 2**63 for v in limits), "integer values must fit in 64 bits")
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, NUMBERS)
+        require_dtype(x, NUMBERS)
         values = self.imputed_value_int64s if x.dtype.kind == "i" else self.imputed_value_floats
         _require_per_feature(len(values), x, f"the imputed values for {x.dtype}")
         return Spec(x.dtype, x.shape)
@@ -81,7 +76,7 @@ class Binarizer(Op):
     threshold: float = 0.0
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, NUMBERS)
+        require_dtype(x, NUMBERS)
         return Spec(x.dtype, x.shape)
 
 
@@ -134,7 +129,7 @@ class CategoryMapper(Op):
         require(all(-(2**63) <= v < 2**63 for v in (*self.cats_int64s, self.default_int64)), "integers must fit in 64 bits")
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, (STRING, _INT64))
+        require_dtype(x, (STRING, _INT64))
         return Spec(_INT64 if x.dtype == STRING else STRING, x.shape)
 
 
@@ -154,7 +149,7 @@ class OneHotEncoder(Op):
         require(all(-(2**63) <= v < 2**63 for v in self.cats_int64s), "integers must fit in 64 bits")
 
     def infer(self, x: Spec) -> Spec:
-        _require_type(x, (STRING,) if self.cats_strings else NUMBERS)
+        require_dtype(x, (STRING,) if self.cats_strings else NUMBERS)
         return Spec(_FLOAT, (*x.shape, len(self.cats_strings or self.cats_int64s)))
 
 
@@ -170,7 +165,7 @@ class FeatureVectorizer(Op):
     def infer(self, *inputs: Spec) -> Spec:
         require(0 < len(inputs) == len(self.inputdimensions), f"there must be {len(self.inputdimensions)} inputs, not {len(inputs)}")
         for x in inputs:
-            _require_type(x, NUMBERS)
+            require_dtype(x, NUMBERS)
             require(x.rank >= 1, f"inputs must not be scalars; one is {x}")
         rows = {1 if x.rank == 1 else x.shape[0] for x in inputs}
         require(len(rows) == 1, f"the inputs must have the same number of rows; they have {sorted(rows)}")
@@ -182,7 +177,7 @@ class ArrayFeatureExtractor(Op):
     """x[..., indices] with the indices flattened; a vector x gives one row. ArrayFeatureExtractor-1."""
 
     def infer(self, x: Spec, indices: Spec) -> Spec:
-        _require_type(x, _SCALARS)
+        require_dtype(x, _SCALARS)
         require_integers(indices, "the indices")
         require(x.rank >= 1, f"the input must not be a scalar; it is {x}")
         return Spec(x.dtype, (*(x.shape[:-1] or (1,)), indices.size))

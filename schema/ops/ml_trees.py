@@ -4,6 +4,7 @@ import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
+from mnnx.schema.ops.elementwise import require_dtype
 
 #: What a node compares its feature with its threshold by; the last one marks leaves.
 MODES = ("LEQ", "LT", "GTE", "GT", "EQ", "NEQ", "LEAF")
@@ -26,7 +27,7 @@ def check_labels(strings: tuple[str, ...], integers: tuple[int, ...]) -> None:
 
 def rows_of(x: Spec, allowed: tuple[np.dtype, ...] = NUMBERS) -> tuple[int, int]:
     """(rows, features) of an input [N, F], or [F] for one row. Raises RuleError for other ranks and dtypes."""
-    require(x.dtype in allowed, f"the input must be one of {', '.join(map(dtypes.name, allowed))}; it is {dtypes.name(x.dtype)}")
+    require_dtype(x, allowed)
     require(x.rank in (1, 2), f"the input must have the shape [N, F] or [F]; it is {x}")
     return (1, x.shape[0]) if x.rank == 1 else (x.shape[0], x.shape[1])
 

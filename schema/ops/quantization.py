@@ -1,7 +1,6 @@
 """Linear quantization: real = (quantized - zero point) * scale."""
 
 import math
-from collections.abc import Collection
 
 import ml_dtypes
 import numpy as np
@@ -10,8 +9,8 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.convolution import Conv, Convolution
+from mnnx.schema.ops.elementwise import FLOATS, require_dtype
 from mnnx.schema.ops.matmul import matmul_shape
-from mnnx.schema.ops.rules import FLOATS
 
 #: Element types that QuantizeLinear makes: integers, and floats of 8 bits and less.
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32"))
@@ -23,11 +22,6 @@ BYTES = (np.dtype("int8"), np.dtype("uint8"))
 
 _SCALE_E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
 _INT32 = np.dtype("int32")
-
-
-def one_of(spec: Spec, allowed: Collection[np.dtype], what: str) -> None:
-    """Raises RuleError unless the dtype of `spec` is among `allowed`."""
-    require(spec.dtype in allowed, f"{what} must be one of {', '.join(sorted(map(dtypes.name, allowed)))}; it is {dtypes.name(spec.dtype)}")
 
 
 def check_granularity(x: Spec, scale: Spec, zero_point: Spec | None, axis: int, block_size: int) -> None:
@@ -68,12 +62,12 @@ class QuantizeLinear(Op):
         require(self.precision is None or self.precision in FLOATS, f"precision can't be {self.precision}")
 
     def infer(self, x: Spec, scale: Spec, zero_point: Spec | None = None) -> Spec:
-        one_of(x, FLOATS | {_INT32}, "the input")
-        one_of(scale, FLOATS | {_INT32, _SCALE_E8M0}, "scale")
+        require_dtype(x, FLOATS | {_INT32}, "the input")
+        require_dtype(scale, FLOATS | {_INT32, _SCALE_E8M0}, "scale")
         check_granularity(x, scale, zero_point, self.axis, self.block_size)
         dtype = self.output_dtype
         if zero_point is not None:
-            one_of(zero_point, QUANTIZED, "zero point")
+            require_dtype(zero_point, QUANTIZED, "zero point")
             require(dtype in (None, zero_point.dtype), f"output_dtype {dtype} must be the zero point's dtype {zero_point.dtype}")
             dtype = zero_point.dtype
         return Spec(np.dtype("uint8") if dtype is None else dtype, x.shape)
@@ -94,8 +88,8 @@ class DequantizeLinear(Op):
         require(self.output_dtype is None or self.output_dtype in FLOATS, f"output_dtype can't be {self.output_dtype}")
 
     def infer(self, x: Spec, scale: Spec, zero_point: Spec | None = None) -> Spec:
-        one_of(x, QUANTIZED, "the input")
-        one_of(scale, FLOATS | {_SCALE_E8M0}, "scale")
+        require_dtype(x, QUANTIZED, "the input")
+        require_dtype(scale, FLOATS | {_SCALE_E8M0}, "scale")
         check_granularity(x, scale, zero_point, self.axis, self.block_size)
         if zero_point is not None:
             require(zero_point.dtype == x.dtype, f"the zero point must have the input's dtype {x.dtype}; it is {zero_point.dtype}")
@@ -112,7 +106,7 @@ class DynamicQuantizeLinear(Op):
     """
 
     def infer(self, x: Spec) -> tuple[Spec, Spec, Spec]:
-        one_of(x, (np.dtype("float32"), np.dtype("float16")), "the input")
+        require_dtype(x, (np.dtype("float32"), np.dtype("float16")), "the input")
         return Spec(np.dtype("uint8"), x.shape), Spec(np.dtype("float32"), ()), Spec(np.dtype("uint8"), ())
 
 
@@ -140,8 +134,8 @@ class MatMulInteger(Op):
 
     def infer(self, a: Spec, b: Spec, a_zero_point: Spec | None = None, b_zero_point: Spec | None = None) -> Spec:
         allowed = (*BYTES, np.dtype("int16"), np.dtype("uint16"))
-        one_of(a, allowed, "a")
-        one_of(b, allowed, "b")
+        require_dtype(a, allowed, "a")
+        require_dtype(b, allowed, "b")
         for matrix, zero_point in ((a, a_zero_point), (b, b_zero_point)):
             if zero_point is not None:
                 require(zero_point.dtype == matrix.dtype, f"the zero point of {matrix} must have its dtype; it is {zero_point}")
@@ -169,13 +163,13 @@ class QLinearMatMul(Op):
         y_zero_point: Spec,
     ) -> Spec:
         for matrix, scale, zero_point, row in ((a, a_scale, a_zero_point, True), (b, b_scale, b_zero_point, False)):
-            one_of(matrix, (*BYTES, *FLOATS8), "a matrix")
-            one_of(scale, FLOATS, "a scale")
+            require_dtype(matrix, (*BYTES, *FLOATS8), "a matrix")
+            require_dtype(scale, FLOATS, "a scale")
             require(zero_point.dtype == matrix.dtype, f"the zero point of {matrix} must have its dtype; it is {zero_point}")
             check_matrix_parameter(matrix, scale, "the scale", row)
             check_matrix_parameter(matrix, zero_point, "the zero point", row)
-        one_of(y_scale, FLOATS, "y_scale")
-        one_of(y_zero_point, (*BYTES, *FLOATS8), "y_zero_point")
+        require_dtype(y_scale, FLOATS, "y_scale")
+        require_dtype(y_zero_point, (*BYTES, *FLOATS8), "y_zero_point")
         require(y_scale.size == y_zero_point.size == 1, f"y_scale and y_zero_point must be scalars; they are {y_scale}, {y_zero_point}")
         return Spec(y_zero_point.dtype, matmul_shape(a.shape, b.shape))
 
@@ -208,7 +202,7 @@ class ConvInteger(Convolution):
 
     def infer(self, x: Spec, w: Spec, x_zero_point: Spec | None = None, w_zero_point: Spec | None = None) -> Spec:
         for tensor, zero_point in ((x, x_zero_point), (w, w_zero_point)):
-            one_of(tensor, BYTES, "an operand")
+            require_dtype(tensor, BYTES, "an operand")
             if zero_point is not None:
                 require(zero_point.dtype == tensor.dtype, f"the zero point of {tensor} must have its dtype; it is {zero_point}")
         require(x_zero_point is None or x_zero_point.size == 1, f"the zero point of x must be a scalar; it is {x_zero_point}")
@@ -238,8 +232,8 @@ class QLinearConv(Convolution):
         bias: Spec | None = None,
     ) -> Spec:
         for tensor, scale, zero_point in ((x, x_scale, x_zero_point), (w, w_scale, w_zero_point), (y_zero_point, y_scale, y_zero_point)):
-            one_of(tensor, BYTES, "an operand")
-            one_of(scale, FLOATS, "a scale")
+            require_dtype(tensor, BYTES, "an operand")
+            require_dtype(scale, FLOATS, "a scale")
             require(zero_point.dtype == tensor.dtype, f"the zero point of {tensor} must have its dtype; it is {zero_point}")
         for parameter in (x_scale, x_zero_point, y_scale, y_zero_point):
             require(parameter.size == 1, f"scales and zero points of x and y must be scalars; one is {parameter}")

@@ -4,8 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 
+from mnnx.schema.ops.axes import normalize_axes, normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
-from mnnx.schema.ops.elementwise import BOOL, NUMERIC, normalize_axis, require_dtype, require_inputs
+from mnnx.schema.ops.elementwise import BOOL, NUMERIC, require_dtype, require_inputs
 
 INT64 = np.dtype("int64")
 
@@ -25,9 +26,7 @@ class Reduction(Op):
         wanted = () if axes is None or axes.size == 0 else axes.ints()
         if not wanted:
             return () if self.noop_with_empty_axes else tuple(range(data.rank))
-        found = sorted(normalize_axis(axis, data.rank) for axis in wanted)
-        require(len(set(found)) == len(found), f"axes must be distinct; found {list(wanted)} for {data}")
-        return tuple(found)
+        return tuple(sorted(normalize_axes(wanted, data.rank)))
 
     def infer(self, *inputs):
         require_inputs(inputs, 1, 2)

@@ -1,7 +1,6 @@
 """Rules that many operator definitions share; each raises RuleError where it is broken."""
 
 from mnnx.schema import dtypes
-from mnnx.schema.ops.axes import normalize_axis as axis_of
 from mnnx.schema.ops.base import Spec, require
 from mnnx.schema.ops.elementwise import FLOATS
 
@@ -38,6 +37,3 @@ def require_shape(name: str, spec: Spec | None, *shapes: tuple[int, ...]) -> Non
     if spec is not None:
         wanted = " or ".join(str(list(shape)) for shape in shapes)
         require(spec.shape in shapes, f"{name} must have the shape {wanted}; it has {list(spec.shape)}")
-
-
-__all__ = ["FLOATS", "LIMIT", "axis_of", "require_floats", "require_given", "require_same_dtype", "require_shape"]

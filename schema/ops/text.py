@@ -6,9 +6,7 @@ import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import DataDependent, Op, Spec, op, require
-from mnnx.schema.ops.elementwise import broadcast
-
-STRING = dtypes.STRING
+from mnnx.schema.ops.elementwise import STRING, broadcast
 
 
 def _require_strings(*specs: Spec) -> None:

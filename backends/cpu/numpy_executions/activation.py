@@ -4,7 +4,7 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import activation as ops
-from mnnx.schema.ops.elementwise import normalize_axis
+from mnnx.schema.ops.axes import normalize_axis
 
 
 def log_softmax(x: np.ndarray, axis: int) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema import dtypes
+from mnnx.schema.ops.elementwise import FLOATS
 from mnnx.schema.ops.quantization import (
     FLOATS8,
     ConvInteger,
@@ -19,7 +20,6 @@ from mnnx.schema.ops.quantization import (
     QuantizeLinear,
     as_conv,
 )
-from mnnx.schema.ops.rules import FLOATS
 
 
 def spread(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block_size: int) -> np.ndarray:

@@ -6,8 +6,9 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import reduction as ops
+from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import Spec
-from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, normalize_axis
+from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS
 
 
 def _widened(data: np.ndarray) -> np.ndarray:
