@@ -8,6 +8,15 @@ import numpy as np
 
 from mnnx.backends.cpu.target import Target
 
+_TINY = np.finfo(np.float32).tiny
+
+
+def flushed(weights: np.ndarray) -> np.ndarray:
+    """float32 weights without subnormal numbers, with which some CPUs multiply a hundred times slower. Trained weights hold many."""
+    if weights.dtype == np.float32 and weights.size:
+        weights[np.abs(weights) < _TINY] = 0
+    return weights
+
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
@@ -85,7 +94,7 @@ class Tiling:
         panels = -(-m // self.rows)
         packed = np.zeros((*batch, panels * self.rows, k), a.dtype)
         packed[..., :m, :] = a
-        return np.ascontiguousarray(np.swapaxes(packed.reshape(*batch, panels, self.rows, k), -1, -2))
+        return np.ascontiguousarray(np.swapaxes(flushed(packed).reshape(*batch, panels, self.rows, k), -1, -2))
 
     def pack_columns(self, b: np.ndarray) -> np.ndarray:
         """b [..., K, N] → [..., N / columns, K, columns], missing columns zero: how the right operand of a product is read."""
@@ -93,4 +102,4 @@ class Tiling:
         panels = -(-n // self.columns)
         packed = np.zeros((*batch, k, panels * self.columns), b.dtype)
         packed[..., :n] = b
-        return np.ascontiguousarray(np.moveaxis(packed.reshape(*batch, k, panels, self.columns), -2, -3))
+        return np.ascontiguousarray(np.moveaxis(flushed(packed).reshape(*batch, k, panels, self.columns), -2, -3))

@@ -14,7 +14,7 @@ from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Gather, epilogue
-from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.tiling import Tiling, flushed
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
@@ -172,7 +172,7 @@ class DepthwiseExecution(_Base):
         channels, multiplier = self.x[0] * self.x[1], self.w[0] // self.op.group
         bias_rows = self.bias(bias, multiplier)
         order = self.band.runs()[2]
-        weights = self.backend.packed(("depthwise", *order), w.constant, lambda a: np.ascontiguousarray(a.reshape(len(a), -1)[:, order]))
+        weights = self.backend.packed(("depthwise", *order), w.constant, lambda a: flushed(np.take(a.reshape(len(a), -1), order, 1)))
         block, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
             source=address_of(x),

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from mnnx.backends.cpu.tiling import Tiling
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 from tests.backends.cpu.native import native
@@ -141,3 +142,10 @@ def test_windows_far_larger_than_the_image_are_left_to_numpy():
     op = Conv(pads=(1 << 20, 0, 1 << 20, 0), dilations=(1 << 20, 1))
     with pytest.raises(ValueError, match="far larger"):
         native(op, f32(1, 1, 3, 3), f32(1, 1, 3, 1))
+
+
+def test_subnormal_weights_are_flushed():
+    weights, tile = np.full((8, 4), 1e-40, np.float32), Tiling(8, 3, 16, True)
+    assert not tile.pack_rows(weights).any()
+    assert not tile.pack_columns(weights).any()
+    assert weights.all()
