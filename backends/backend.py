@@ -6,6 +6,7 @@ import importlib
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -68,9 +69,10 @@ class Creators:
 
 
 class SharedWeights:
-    """Packed weights that the sessions of one model share, each made once."""
+    """Packed weights that the sessions of one model share, each made once. `model`: the model's file, where it has one."""
 
-    def __init__(self) -> None:
+    def __init__(self, model: Path | None = None) -> None:
+        self.model = model
         self.packed: dict[Any, tuple[np.ndarray, Any]] = {}
         self.lock = threading.RLock()
 

@@ -92,7 +92,7 @@ def _open(path: str | os.PathLike | None) -> LoadedModel:
         with _OPEN_LOCK:
             loaded = _OPEN.get(key)
             if loaded is None:
-                loaded = _OPEN[key] = LoadedModel(read_model(real))
+                loaded = _OPEN[key] = LoadedModel(read_model(real), real)
             return loaded
     except OSError as error:
         raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error

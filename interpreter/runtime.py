@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,10 +36,10 @@ class SharedConstants:
 class LoadedModel:
     """A model in memory with what its sessions share; one per unchanged file and process."""
 
-    def __init__(self, model: Model):
+    def __init__(self, model: Model, path: Path | None = None):
         self.model = model
         self.constants = SharedConstants()
-        self.weights = SharedWeights()
+        self.weights = SharedWeights(path)
 
     @cached_property
     def indices(self) -> dict[str, int]:
@@ -55,14 +56,18 @@ class LoadedModel:
 class Runtime:
     """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share.
 
-    `iterations` counts those of all loops of a run.
+    `iterations` counts those of all loops of a run, `collected_bytes` what was put into sequences in it.
     """
 
     def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants):
         self.backends = backends
         self.limits = limits
-        self.iterations = 0
         self._constants = constants
+        self.start_run()
+
+    def start_run(self) -> None:
+        self.iterations = 0
+        self.collected_bytes = 0
 
     def count_iteration(self) -> None:
         """Raises LimitExceeded where the loops of a run, nested ones included, go on for too long."""
@@ -70,6 +75,15 @@ class Runtime:
         if self.iterations > self.limits.iterations:
             raise LimitExceeded(
                 f"the model's loops ran {self.limits.iterations} times; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant"
+            )
+
+    def count_collected(self, nbytes: int) -> None:
+        """Raises LimitExceeded where the sequences of a run take too much memory."""
+        self.collected_bytes += nbytes
+        if self.collected_bytes > self.limits.memory_bytes:
+            raise LimitExceeded(
+                f"the model put more than {self.limits.memory_bytes >> 20} MiB into sequences; "
+                f"raise Limits.memory_bytes (MNNX_MAX_MEMORY_MB) if that is meant"
             )
 
     @property

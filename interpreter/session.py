@@ -82,7 +82,7 @@ class Session:
         runner = self._runner(outputs)
         self._last = runner
         self._results.clear()
-        self._runtime.iterations = 0
+        self._runtime.start_run()
         results = runner.run(values, hooks)
         names = [self._graph.values[i].name for i in runner.outputs]
         self._results.update(zip(names, results, strict=True))
@@ -179,6 +179,11 @@ class Session:
             "backends": [b.name for b in backends],
             "kernels_compiled": sum(b.kernels_compiled for b in backends),
         }
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether all of the model is planned for the present shapes; what depends on data is planned when it runs."""
+        return self._last is not None and not any(plan.dynamic or plan.remaining for plan in self._last.trail[-1:])
 
     def _trail(self) -> list[Plan]:
         if self._last is None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
-from mnnx.backends.cpu import creators
+from mnnx.backends.cpu import creators, kernel_bundles
 from mnnx.backends.cpu.arguments import address_of, aligned, array_of
 from mnnx.backends.cpu.cores import available_cores
 from mnnx.backends.cpu.host_execution import HostExecution
@@ -32,6 +32,8 @@ class CpuBackend(Backend):
         self.config = config.backend_config
         self.threads = config.num_threads or available_cores()
         self.target = Target.host()
+        if shared.model is not None:
+            kernel_bundles.search_beside(shared.model)
         self._compiled_before = compiled_count()
         self.team = Team(self.threads, config.cpu_ids)
         self.commands = CpuCommandList(self.team)

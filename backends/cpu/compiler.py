@@ -119,7 +119,7 @@ def _without_target(text: str, tune: str) -> str:
     """IR text without what ties it to the machine that numba compiles for."""
     text = re.sub(r"(?m)^target (triple|datalayout).*$", "", text)
     text = re.sub(r'"(target-cpu|target-features|probe-stack|stack-probe-size)"="[^"]*"', "", text)
-    return re.sub(r"(?m)^(attributes #\d+ = \{)", rf'\1 "tune-cpu"="{tune}"', text) if tune else text
+    return re.sub(r"(?m)^(define .*) \{$", rf'\1 "tune-cpu"="{tune}" {{', text) if tune else text
 
 
 def _optimised(module: llvm.ModuleRef, symbol: str, target: Target, features: str) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:

@@ -62,9 +62,14 @@ def find(symbol: str, level: str) -> int:
     return 0
 
 
+def folders() -> tuple[Path, Path]:
+    """Where bundles for any model lie: in the package, and in the cache folder."""
+    return _PACKAGE, cache_folder()
+
+
 def everywhere() -> Iterator[Path]:
-    """Bundles of the package and of the cache folder, for any target."""
-    for folder in (_PACKAGE, cache_folder()):
+    """The bundles of `folders`, for any target."""
+    for folder in folders():
         yield from _files(folder, ("",))
 
 

@@ -129,6 +129,11 @@ class Target(NamedTuple):
         """What object code depends on beside the kernel: a name for folders."""
         return "-".join(filter(None, [self.level.name, self.tune]))
 
+    @property
+    def variants(self) -> tuple[Target, ...]:
+        """The machines that a bundle for this target serves: of a level, those with its extensions and those without."""
+        return (self, self._replace(extensions=frozenset())) if self.name in LEVELS and self.extensions else (self,)
+
     def runs(self, level: Level) -> bool:
         """Whether code for `level` runs here."""
         return level == self.level or (level.triple == self.level.triple and level.needs < self.level.needs)

@@ -1,0 +1,57 @@
+"""`mnnx kernels`: bundles are made, listed and described; the cache is emptied."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from mnnx.backends.cpu.target import Target
+
+MODEL = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Softmax(x) }'
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bundles are ELF files")
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setenv("MNNX_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_a_bundle_is_made_beside_the_model_and_described(mnnx_command, saved, cache: Path) -> None:
+    model = saved(MODEL)
+    result = mnnx_command("kernels", "build", model)
+    assert result.exit_code == 0, result.stderr
+    level = Target.host().level.name
+    path = model.with_name(f"model.mnnx.kernels-{level}.so")
+    assert result.stdout.startswith(f"{path}: 4 kernels (4 compiled now)")
+    info = mnnx_command("kernels", "info", path, "--kernels")
+    assert "softmax.rows(logarithm=False)" in info.stdout
+    assert json.loads(mnnx_command("kernels", "info", path, "--json").stdout)["level"] == level
+
+    again = mnnx_command("kernels", "build", model, model, "--target", level)
+    assert again.stdout.startswith(f"{cache / 'bundles' / level}.so: 4 kernels (0 compiled now)")
+    listed = json.loads(mnnx_command("kernels", "list", "--json").stdout)
+    assert [(row["level"], row["kernels"]) for row in listed["bundles"] if row["path"].startswith(str(cache))] == [(level, 4)]
+    assert [(row["level"], row["kernels"]) for row in listed["cached"]] == [(level, 4)]
+    assert level in mnnx_command("kernels", "list").stdout
+
+    cleared = mnnx_command("kernels", "clear")
+    assert cleared.stdout.endswith(f"from {cache}\n")
+    assert not list(cache.rglob("*.*"))
+
+
+def test_info_describes_the_machine(mnnx_command) -> None:
+    found = json.loads(mnnx_command("kernels", "info", "--json").stdout)
+    assert found["level"] == Target.host().level.name
+    assert "raspberrypi4" in found["known targets"]
+
+
+def test_unknown_targets_and_other_files_are_errors(mnnx_command, saved) -> None:
+    model = saved(MODEL)
+    result = mnnx_command("kernels", "build", model, "--target", "toaster")
+    assert (result.exit_code, "known ones: x86-64" in result.stderr) == (1, True)
+    assert mnnx_command("kernels", "info", model).exit_code == 1
