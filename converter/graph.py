@@ -70,13 +70,6 @@ class Node:
         if value is not None:
             value.users.append(self)
 
-    def set_inputs(self, values: Iterable[Value | None]) -> None:
-        self.detach()
-        self._inputs = list(values)
-        for value in self._inputs:
-            if value is not None:
-                value.users.append(self)
-
     def detach(self) -> None:
         """Stops using its inputs."""
         for value in self._inputs:

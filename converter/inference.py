@@ -5,9 +5,6 @@ from __future__ import annotations
 from mnnx.converter.graph import Node, Value
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 
-#: Values known to inference up to this many elements (shapes, axes, …); larger ones would only cost time.
-SMALL = 1024
-
 
 def spec_of(value: Value) -> Spec | None:
     """The Spec of a value whose dtype and every dim are known, else None."""
@@ -16,17 +13,17 @@ def spec_of(value: Value) -> Spec | None:
     return Spec(value.dtype, value.shape, value.constant)
 
 
-def infer_node(node: Node) -> None:
-    """Fills in dtype and shape of the outputs that don't know theirs, where the inputs are known well enough."""
+def infer_node(node: Node) -> tuple[Spec | None, ...]:
+    """The Specs of a node's outputs, which take over what they don't know yet; () where the inputs aren't known well enough."""
     specs = [None if value is None else spec_of(value) for value in node.inputs]
     if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
-        return
+        return ()
     try:
-        results = node.op.infer(*specs)
+        results = node.op.infer_all(*specs)
     except (DataDependent, RuleError):
-        return  # a rule that is broken is reported where the node runs, with the shapes of that run
-    results = results if isinstance(results, tuple) else (results,)
+        return ()  # a rule that is broken is reported where the node runs, with the shapes of that run
     for value, spec in zip(node.outputs, results, strict=False):
         if value is not None and spec is not None:
             value.dtype = value.dtype if value.dtype is not None else spec.dtype
             value.shape = spec.shape if value.shape is None or None in value.shape else value.shape
+    return results

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 from mnnx.converter.graph import Graph
-from mnnx.converter.passes.base import Context, Pass
+from mnnx.converter.passes.base import Pass
 from mnnx.converter.report import PassResult
 from mnnx.schema.model import RemovedValue
 
@@ -53,10 +54,10 @@ def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[Removed
         if one.level > level:
             continue
         start = time.perf_counter()
-        context = Context(level)
+        counts: Counter[str] = Counter()
         for part in [graph, *graph.subgraphs()]:
-            one.run(part, context)
-        results.append(PassResult(one.name, dict(context.counts), time.perf_counter() - start))
+            one.run(part, counts)
+        results.append(PassResult(one.name, dict(counts), time.perf_counter() - start))
         left = _names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
         names = left

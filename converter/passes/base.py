@@ -6,18 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.schema.ops.base import Op
-
-
-class Context:
-    """Counts what a pass does."""
-
-    def __init__(self, level: int):
-        self.level = level
-        self.counts: Counter[str] = Counter()
-
-    def count(self, what: str, times: int = 1) -> None:
-        self.counts[what] += times
+from mnnx.schema.ops.base import Op, Subgraph
 
 
 class Pass(ABC):
@@ -27,8 +16,8 @@ class Pass(ABC):
     level: int = 1
 
     @abstractmethod
-    def run(self, graph: Graph, context: Context) -> None:
-        """Rewrites `graph`; its subgraphs get calls of their own."""
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
+        """Rewrites `graph`, and counts what it does; its subgraphs get calls of their own."""
 
 
 class Rule(ABC):
@@ -48,9 +37,9 @@ class Rule(ABC):
 class RulePass(Pass):
     """Applies a list of rules to every node until none matches."""
 
-    rules: list[Rule]
+    rules: tuple[Rule, ...]
 
-    def run(self, graph: Graph, context: Context) -> None:
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
         changed = True
         while changed:
             changed = False
@@ -58,8 +47,13 @@ class RulePass(Pass):
                 for rule in self.rules:
                     if node.inputs and rule.match(node, graph) is None and node in graph.nodes:
                         rule.rewrite(node, graph)
-                        context.count(rule.name)
+                        counts[rule.name] += 1
                         changed = True
+
+
+def is_pure(op: Op) -> bool:
+    """Whether equal inputs give equal results, computed in one go: neither random nor control flow."""
+    return op.deterministic and not any(annotation is Subgraph for annotation, _ in op.fields.values())
 
 
 def scalar(value: Value | None) -> float | None:
@@ -89,10 +83,6 @@ def other_input(node: Node, value: Value) -> Value | None:
 def only_user(value: Value, graph: Graph) -> Node | None:
     """The one node that uses a value; None where there are more, none, or the value is a graph output."""
     return value.users[0] if len(value.users) == 1 and not graph.is_output(value) else None
-
-
-def insert_before(graph: Graph, anchor: Node, node: Node) -> None:
-    graph.nodes.insert(graph.nodes.index(anchor), node)
 
 
 def substitute(graph: Graph, old: Node, new: Node) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Context, Pass
-from mnnx.schema.ops.base import Subgraph
+from mnnx.converter.passes.base import Pass, is_pure
 
 #: Constants up to this many bytes are compared by content, larger ones by identity.
 COMPARED_BYTES = 4096
@@ -17,7 +17,7 @@ COMPARED_BYTES = 4096
 class CommonSubexpressions(Pass):
     name = "common-subexpressions"
 
-    def run(self, graph: Graph, context: Context) -> None:
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
         seen: dict[Any, Node] = {}
         kept = []
         for node in graph.nodes:
@@ -29,7 +29,7 @@ class CommonSubexpressions(Pass):
                 if old is not None:
                     graph.replace_value(old, new)
             node.detach()
-            context.count(node.op.name)
+            counts[node.op.name] += 1
         graph.nodes = kept
 
 
@@ -40,7 +40,7 @@ def _covers(first: Node, node: Node) -> bool:
 
 def _key(node: Node) -> Any:
     op = node.op
-    if not op.deterministic or any(annotation is Subgraph for annotation, _ in op.fields.values()):
+    if not is_pure(op):
         return id(node)
     attributes = tuple((k, _content(v) if isinstance(v, np.ndarray) else v) for k, v in op.attributes().items())
     return op.name, attributes, tuple(_identity(v) for v in node.inputs)

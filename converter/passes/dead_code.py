@@ -1,16 +1,18 @@
-"""Removes nodes that no output depends on, and captured inputs of subgraphs that their graphs no longer use."""
+"""Removes nodes that no output depends on."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mnnx.converter.graph import Graph
-from mnnx.converter.passes.base import Context, Pass
+from mnnx.converter.passes.base import Pass
 
 
 class DeadCode(Pass):
     name = "dead-code"
     level = 0
 
-    def run(self, graph: Graph, context: Context) -> None:
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
         outputs = {id(value) for value in graph.outputs}
         kept = []
         for node in reversed(graph.nodes):
@@ -18,5 +20,5 @@ class DeadCode(Pass):
                 kept.append(node)
             else:
                 node.detach()
-                context.count(f"{node.op.name} without users")
+                counts[f"{node.op.name} without users"] += 1
         graph.nodes = kept[::-1]

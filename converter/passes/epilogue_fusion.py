@@ -18,7 +18,6 @@ from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
-PLAIN = (Conv, ConvTranspose, MatMul, Gemm)
 
 
 def _as_fused(op: Op) -> Op:

@@ -1,9 +1,11 @@
-"""Removes ops that give back their input: Identity, Dropout at inference, Cast to the dtype at hand, and chains of them."""
+"""Removes ops that give back their input: Identity (an imported Dropout, too), Cast to the dtype at hand, Transpose that moves nothing."""
 
 from __future__ import annotations
 
+from collections import Counter
+
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Context, Pass
+from mnnx.converter.passes.base import Pass
 from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.shape import Identity, Transpose
 
@@ -11,11 +13,11 @@ from mnnx.schema.ops.shape import Identity, Transpose
 class IdentityElimination(Pass):
     name = "identity-elimination"
 
-    def run(self, graph: Graph, context: Context) -> None:
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
         kept = []
         for node in graph.nodes:
             if _gives_back_its_input(node) and self._bypass(node, graph):
-                context.count(node.op.name)
+                counts[node.op.name] += 1
             else:
                 kept.append(node)
         graph.nodes = kept

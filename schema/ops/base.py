@@ -127,6 +127,11 @@ class Op:
         """
         raise DataDependent
 
+    def infer_all(self, *inputs: Spec | None) -> tuple[Spec | None, ...]:
+        """As `infer`; a tuple also where the op has one output."""
+        results = self.infer(*inputs)
+        return results if isinstance(results, tuple) else (results,)
+
 
 def _same(a: Any, b: Any) -> bool:
     if a is None or b is None or isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
