@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,6 @@ class ConversionReport:
     source_bytes: int
     target_bytes: int
     seconds: float
-    warnings: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         rows = [
@@ -50,7 +49,7 @@ class ConversionReport:
         if applied:
             rows.insert(2, ("passes", ", ".join(f"{p.name} {p.total}" for p in applied)))
         width = max(len(key) for key, _ in rows)
-        return "\n".join(f"{key:<{width}}  {text}" for key, text in rows + [("warning", w) for w in self.warnings])
+        return "\n".join(f"{key:<{width}}  {text}" for key, text in rows)
 
     def details(self) -> str:
         """What each pass did, one line per kind of rewrite."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import mnnx
+from mnnx.converter.passes import all_passes
 
 HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
 
@@ -260,6 +262,12 @@ LEFT_ALONE = {
 def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
     text, left = LEFT_ALONE[name]
     assert dict(mnnx.convert(_filled(text), tmp_path / "model.mnnx").ops_after) == left
+
+
+def test_documentation_lists_every_pass_with_its_level() -> None:
+    text = (Path(mnnx.__file__).parent / "docs" / "converter.md").read_text()
+    documented = {name: int(level) for name, level in re.findall(r"^\| ([a-z-]+) \| (\d) \|", text, re.MULTILINE)}
+    assert documented == {one.name: one.level for one in all_passes()}
 
 
 def test_division_by_a_constant_becomes_a_product_at_level_3_only(tmp_path: Path) -> None:

@@ -37,7 +37,6 @@ class ImportedModel:
 
     graph: Graph
     opset: int
-    producer: str
     metadata: dict[str, str]
 
 
@@ -65,8 +64,7 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
     graph = _GraphImport(session, _with_inferred_types(model).graph, opsets, None).run()
     if session.unsupported:
         raise UnsupportedOperator(_unsupported_message(session.unsupported))
-    producer = f"{model.producer_name} {model.producer_version}".strip()
-    return ImportedModel(graph, opsets.get("", 0), producer, {p.key: p.value for p in model.metadata_props})
+    return ImportedModel(graph, opsets.get("", 0), {p.key: p.value for p in model.metadata_props})
 
 
 def _load(source: Any) -> tuple[onnx.ModelProto, str]:

@@ -1,10 +1,10 @@
-"""Importer functions by ONNX op: `@importer("LeakyRelu")`, one function per op, all opsets handled inside.
+"""Importer functions by ONNX op, one per op, all opsets handled inside.
 
-    @importer("Clip")
-    def clip(node: OnnxNode, x: Value, low: Value | None = None, high: Value | None = None):
-        if node.opset < 11:
-            low, high = node.scalar_like(x, node.attribute("min", float, None)), …
-        return node.add(Clip(), x, low, high)
+    @importer("Unsqueeze")
+    def unsqueeze(node: OnnxNode, data: Value, axes: Value | None = None):
+        if axes is None:  # opset 1 … 12
+            axes = node.constant(node.attribute("axes", tuple[int, ...]), "int64")
+        return node.add(Unsqueeze(), data, axes)
 
 It gets the node and one argument per ONNX input (None: left out), and returns either an Op, which then takes the node's own inputs as
 they are, or the Value (a tuple of Values, one per output) that the node's outputs become. What can't be expressed: `node.fail(…)`.
@@ -24,6 +24,8 @@ IMPORTERS: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
 def importer(*op_types: str, domain: str = ""):
+    """Registers the importer of ONNX ops of a domain."""
+
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op_type in op_types:
             if (domain, op_type) in IMPORTERS:
