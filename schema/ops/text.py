@@ -7,6 +7,7 @@ import numpy as np
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import DataDependent, Op, Spec, op, require
 from mnnx.schema.ops.elementwise import STRING, broadcast
+from mnnx.schema.ops.regex import compiled
 
 
 def _require_strings(*specs: Spec) -> None:
@@ -64,6 +65,9 @@ class RegexFullMatch(Op):
     """Whether each string as a whole matches the regular expression (RE2's syntax). RegexFullMatch-20."""
 
     pattern: str
+
+    def check(self):
+        compiled(self.pattern)
 
     def infer(self, x: Spec) -> Spec:
         _require_strings(x)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from mnnx.backends.cpu.numpy_executions.regex import Pattern
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops.base import require
+from mnnx.schema.ops.regex import compiled
 from mnnx.schema.ops.text import RegexFullMatch, StringConcat, StringNormalizer, StringSplit, TfIdfVectorizer
 
 _MOST_PARTS = 1 << 28  # what a result may hold, padding included
@@ -47,12 +47,9 @@ def string_split(op: StringSplit, x: np.ndarray) -> tuple[np.ndarray, np.ndarray
     return _strings(padded, (*x.shape, width)), counts.reshape(x.shape)
 
 
-_pattern = lru_cache(maxsize=16)(Pattern)
-
-
 @numpy_execution(RegexFullMatch)
 def regex_full_match(op: RegexFullMatch, x: np.ndarray) -> np.ndarray:
-    pattern = _pattern(op.pattern)
+    pattern = compiled(op.pattern)
     return np.array([pattern.full_match(text) for text in x.reshape(-1)], bool).reshape(x.shape)
 
 

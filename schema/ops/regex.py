@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Callable
+from functools import cache, lru_cache
 
 from mnnx.schema.ops.base import require
 
@@ -38,7 +39,13 @@ _POSIX = {
     "xdigit": "0-9A-Fa-f",
 }
 _ESCAPES = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_CATEGORIES = frozenset({"C", "L", "M", "N", "P", "S", "Z"}) | {unicodedata.category(chr(code)) for code in range(0x3000)} | {"Co", "Cs"}
+
+
+@cache
+def _categories() -> frozenset[str]:
+    """Names of Unicode's general categories, and of their groups."""
+    fine = {unicodedata.category(chr(code)) for code in range(0x3000)} | {"Co", "Cs"}
+    return frozenset(fine | {name[0] for name in fine})
 
 
 def _ranges(text: str) -> list[tuple[str, str]]:
@@ -223,7 +230,7 @@ class _Parser:
             name = self.until("}") if self.accept("{") else self.take()
             negated = (c == "P") != name.startswith("^")
             name = name.removeprefix("^")
-            if name not in _CATEGORIES and name != "Any":
+            if name not in _categories() and name != "Any":
                 self.fail(f"the character class {name!r} is unknown")
             return (lambda c: (name == "Any" or unicodedata.category(c).startswith(name)) != negated), None
         if c in _ESCAPES:
@@ -351,6 +358,12 @@ class Pattern:
                     reached.add(following)
                     stack.append(following)
         return reached
+
+
+@lru_cache(maxsize=16)
+def compiled(text: str) -> Pattern:
+    """The Pattern of a text; those of the last few are kept. Raises RuleError where it is illegal."""
+    return Pattern(text)
 
 
 def _holds(kind: str, before: str, after: str) -> bool:

@@ -6,8 +6,9 @@ import time
 
 import pytest
 
-from mnnx.backends.cpu.numpy_executions.regex import Pattern
 from mnnx.schema.ops import RuleError
+from mnnx.schema.ops.regex import Pattern
+from mnnx.schema.ops.text import RegexFullMatch
 
 
 @pytest.mark.parametrize(
@@ -61,6 +62,11 @@ def test_syntax(pattern, text, matches):
 def test_illegal_patterns_are_refused(pattern):
     with pytest.raises(RuleError, match="regular expression"):
         Pattern(pattern)
+
+
+def test_an_op_with_an_illegal_pattern_is_refused():
+    with pytest.raises(RuleError, match=r"regular expression '\(' is illegal"):
+        RegexFullMatch(pattern="(")
 
 
 @pytest.mark.parametrize("pattern", ["((a{1000}){1000}){1000}", "(((){1000}){1000}){1000}"])
