@@ -66,10 +66,11 @@ class RecurrentExecution(Execution):
         x, w, r, b, lengths, initial_h, initial_c, _ = (*inputs, *[None] * 8)[:8]
         op, backend, tiling, batch, directions = self.op, self.backend, self.tiling, self.batch, self.directions
         gates = address_of(scratch)
+        inputs_start = self._inputs(x, gates + self.gates_bytes + backend.threads * self.slot_bytes)
         parameters = np.array(epilogue("", ())[1], _FLOAT32)
         if self.steps:
-            self._record_inputs(x, w, b, gates, parameters)
-        weights = backend.packed(("recurrent", "r", tiling.columns, self.reset_first), r.constant, self._panels)
+            self._record_inputs(inputs_start, w, b, gates, parameters)
+        weights = self._weights("r", r)
         bias = self._bias(b, 1)
         outputs = [0 if y is None else address_of(y) for y in (*outputs, None, None)[:3]]
         optional = [0 if tensor is None else address_of(tensor) for tensor in (lengths, initial_h, initial_c)]
@@ -92,10 +93,10 @@ class RecurrentExecution(Execution):
         keep = (weights, bias, flags, parameters)
         backend.commands.record(layer, arguments(*block), directions * -(-batch // tiling.rows), keep)
 
-    def _record_inputs(self, x: DeviceTensor, w: DeviceTensor, b: DeviceTensor | None, gates: int, parameters: np.ndarray) -> None:
+    def _record_inputs(self, x: int, w: DeviceTensor, b: DeviceTensor | None, gates: int, parameters: np.ndarray) -> None:
         """The product x @ w + bias for all steps, sequences and directions."""
         backend, tiling, rows = self.backend, self.tiling, self.batch * self.steps
-        weights, bias = backend.packed(("recurrent", "w", tiling.columns, self.reset_first), w.constant, self._panels), self._bias(b, 0)
+        weights, bias = self._weights("w", w), self._bias(b, 0)
         panels = sum(self.panels)
         product = kernel("gemm.product", kind="Clip", **tiling.parameters)
         for direction in range(self.directions):
@@ -104,7 +105,7 @@ class RecurrentExecution(Execution):
             panel_chunks = min(panels, wanted)
             row_chunks = min(-(-rows // tiling.rows), -(-wanted // panel_chunks))
             block = Product(
-                a=address_of(x),
+                a=x,
                 a_stride=4 * self.inputs,
                 b=address_of(weights[direction]),
                 b_stride=4 * tiling.columns,
@@ -125,6 +126,14 @@ class RecurrentExecution(Execution):
                 panel_chunks=panel_chunks,
             )
             backend.commands.record(product, arguments(*block), min(wanted, row_chunks * panel_chunks), (weights, bias, parameters, items))
+
+    def _inputs(self, x: DeviceTensor, scratch: int) -> int:
+        """The address of the rows that meet w. `scratch`: that of more working memory, for those who ask for it."""
+        return address_of(x)
+
+    def _weights(self, name: str, weights: DeviceTensor) -> np.ndarray:
+        """The panels of w or r."""
+        return self.backend.packed(("recurrent", name, self.tiling.columns, self.reset_first), weights.constant, self._panels)
 
     def _formula(self) -> str:
         if isinstance(self.op, RNN):

@@ -90,12 +90,55 @@ def _make_cell(formula, lanes: int, fma: bool):
     return cell
 
 
-def _make_kernel(rows, vectors, lanes, fma, first_formula, second_formula):
-    """With a second formula the first one gives what meets the recurrent weights of the last gate."""
+@functools.cache
+def _make_round(lanes: int):
+    """An intrinsic round_states(source, target, count): `count` floats, whole vectors, rounded as DynamicQuantizeLinear does.
+
+    Their range and 0 are spread over 256 values; each float becomes the nearest one.
+    """
+
+    @intrinsic
+    def round_states(typing, source, target, count):
+        def codegen(context, builder, signature, arguments):
+            source, target, count = arguments
+            v, one = Vectors(builder, lanes, False), Vectors(builder, 1, False)
+            vectors = builder.sdiv(count, v.index(lanes))
+            with Loop(builder, vectors, [v.constant(0), v.constant(0)]) as loop:
+                value = v.load(source, builder.mul(loop.index, v.index(4 * lanes)))
+                loop.carry([v.minimum(value, loop.values[0]), v.maximum(value, loop.values[1])])
+            low, high = one.constant(0), one.constant(0)
+            for lane in range(lanes):
+                least, most = (one.splat(builder.extract_element(result, v.index(lane))) for result in loop.results)
+                low, high = one.minimum(least, low), one.maximum(most, high)
+            step = builder.fdiv(builder.fsub(high, low), one.constant(255))
+            step = builder.select(builder.fcmp_ordered("==", low, high), one.constant(1), step)
+            zero = one.minimum(
+                one.constant(255), one.maximum(one.constant(0), one.intrinsic("rint", builder.fdiv(builder.fneg(low), step)))
+            )
+            scale, first, last = (
+                v.splat(builder.extract_element(value, v.index(0)))
+                for value in (step, builder.fneg(zero), builder.fsub(one.constant(255), zero))
+            )
+            with Loop(builder, vectors) as loop:
+                offset = builder.mul(loop.index, v.index(4 * lanes))
+                rounded = v.intrinsic("rint", builder.fdiv(v.load(source, offset), scale))
+                v.store(builder.fmul(v.minimum(last, v.maximum(first, rounded)), scale), target, offset)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 3), codegen
+
+    return round_states
+
+
+def _make_kernel(rows, vectors, lanes, fma, first_formula, second_formula, rounds=False):
+    """With a second formula the first one gives what meets the recurrent weights of the last gate.
+
+    `rounds`: states are rounded to 256 values before they meet the weights.
+    """
     tile, half, quarter, single = (make_tile(max(1, n), vectors, lanes, fma, "Clip") for n in (rows, rows // 2, rows // 4, 1))
     half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
     cell, second_cell = _make_cell(first_formula, lanes, fma), _make_cell(second_formula or first_formula, lanes, fma)
-    two_steps, copy = second_formula is not None, make_copy(lanes, 1)
+    two_steps, copy, round_states = second_formula is not None, make_copy(lanes, 1), _make_round(lanes)
 
     @inlined
     def multiply(a, a_stride, weights, first_panel, last_panel, depth, bias, target, row_bytes, count, parameters):
@@ -157,7 +200,11 @@ def _make_kernel(rows, vectors, lanes, fma, first_formula, second_formula):
                 fill(h_start + i * state_bytes, initial_h + place if initial_h != 0 else 0, hidden, padded)
                 fill(c_start + i * state_bytes, initial_c + place if initial_c != 0 else 0, hidden, padded)
             for step in range(steps):
-                multiply(h_start, state_bytes, weights, 0, first_panels, hidden, bias, products, row_bytes, count, parameters)
+                states = h_start
+                if rounds:
+                    states = reset_start
+                    round_states(h_start, states, count * padded)
+                multiply(states, state_bytes, weights, 0, first_panels, hidden, bias, products, row_bytes, count, parameters)
                 for i in range(count):
                     length = length_of(lengths, first_item + i, steps)
                     time = length - 1 - step if backwards else step
@@ -199,6 +246,7 @@ def _make_kernel(rows, vectors, lanes, fma, first_formula, second_formula):
 
 _FORMULAS = {
     "lstm": (_lstm, None),
+    "lstm rounded": (_lstm, None, True),
     "gru": (_gru, None),
     "gru reset first": (_gru_reset, _gru_after_reset),
     "rnn Tanh": (_rnn_tanh, None),
