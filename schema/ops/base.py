@@ -72,6 +72,11 @@ class Spec:
         return f"{dtypes.name(self.dtype)}{list(self.shape)}"
 
 
+def specs_of(*arrays: np.ndarray | None) -> tuple[Spec | None, ...]:
+    """The Specs of arrays, their values known; None for None."""
+    return tuple(None if array is None else Spec.of(array) for array in arrays)
+
+
 class Subgraph:
     """Marks an attribute that holds a graph: in the converter its `Graph`, at run time the reader's `Graph`, in the file its index."""
 

@@ -8,7 +8,7 @@ import pytest
 from mnnx.backends.cpu.numpy_executions import registry as executions
 from mnnx.interpreter.geometry import is_view, piece, rewrite
 from mnnx.interpreter.geometry.region import normalize, tidy
-from mnnx.schema.ops import Spec
+from mnnx.schema.ops import Spec, specs_of
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.raster import FILL, MAX_DIMS, Raster, Region
 from mnnx.schema.ops.resize import NEAREST_MODES, Resize
@@ -57,9 +57,8 @@ def move(raster, inputs):
 
 
 def rasters(op, *inputs):
-    specs = [None if i is None else Spec.of(i) for i in inputs]
-    outputs = op.infer(*specs)
-    return rewrite(op, specs, outputs if isinstance(outputs, tuple) else (outputs,))
+    specs = specs_of(*inputs)
+    return rewrite(op, specs, op.infer_all(*specs))
 
 
 def check(op, *inputs):
@@ -67,7 +66,7 @@ def check(op, *inputs):
     made = rasters(op, *inputs)
     assert len(made) == len(expected)
     for raster, right in zip(made, expected, strict=True):
-        raster.infer(*(None if i is None else Spec.of(i) for i in inputs))
+        raster.infer(*specs_of(*inputs))
         for region in raster.regions:
             assert list(region.target_strides) == sorted(region.target_strides, reverse=True)
         np.testing.assert_array_equal(move(raster, inputs), right)

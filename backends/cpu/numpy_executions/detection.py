@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from mnnx.backends.cpu.numpy_executions.image import widened
 from mnnx.backends.cpu.numpy_executions.indexing import in_range
+from mnnx.backends.cpu.numpy_executions.precision import float_type
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import detection as ops
 from mnnx.schema.ops.base import require
@@ -13,7 +13,7 @@ _MOST_SAMPLES = 1 << 16  # per region and direction
 
 @numpy_execution(ops.RoiAlign)
 def roi_align(op, x, rois, batch_indices):
-    dtype = widened(x)
+    dtype = float_type(x)
     images, (height, width) = x.astype(dtype), x.shape[2:]
     shift = 0.5 if op.coordinate_transformation_mode == "half_pixel" else 0.0
     corners = rois.astype(dtype) * dtype.type(op.spatial_scale) - dtype.type(shift)
@@ -78,7 +78,7 @@ def _max_of_samples(image, rows, columns, shape):
 
 @numpy_execution(ops.MaxRoiPool)
 def max_roi_pool(op, x, rois):
-    dtype = widened(x, rois)
+    dtype = float_type(x, rois)
     require(np.isfinite(rois).all(), "rois must be finite")
     images = in_range(rois[:, 0].astype(np.int64), len(x), "batch indices")
     scaled = rois[:, 1:].astype(dtype) * dtype.type(op.spatial_scale)
@@ -110,7 +110,7 @@ def non_max_suppression(op, boxes, scores, limit=None, iou=None, score=None):
     least = score.item() if score is not None and score.size else None
     chosen = [np.zeros((0, 3), np.int64)]
     for batch in range(len(boxes) if most > 0 else 0):
-        corners = _corners(boxes[batch].astype(widened(boxes)), op.center_point_box)
+        corners = _corners(boxes[batch].astype(float_type(boxes)), op.center_point_box)
         for label in range(scores.shape[1]):
             kept = _suppress(corners, scores[batch, label], most, overlap, least)
             chosen.append(np.stack([np.full_like(kept, batch), np.full_like(kept, label), kept], 1))

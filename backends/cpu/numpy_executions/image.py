@@ -5,16 +5,11 @@ import itertools
 
 import numpy as np
 
+from mnnx.backends.cpu.numpy_executions.precision import float_type
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import image as ops
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.resize import keys_cubic
-
-
-def widened(*arrays):
-    """float64 where one of the arrays is float64, a wide integer or complex; else float32: what to compute in."""
-    wide = any(a.dtype.itemsize > 4 or (a.dtype.kind in "iu" and a.dtype.itemsize == 4) for a in arrays)
-    return np.dtype(np.float64 if wide else np.float32)
 
 
 @numpy_execution(ops.GridSample)
@@ -24,7 +19,7 @@ def grid_sample(op, x, grid):
     batch, channels, points = x.shape[0], x.shape[1], int(np.prod(out))
     if batch * channels * points == 0:
         return np.zeros((batch, channels, *out), x.dtype)
-    dtype = widened(x, grid)
+    dtype = float_type(x, grid)
     flat = x.reshape(batch, channels, -1)
     positions = grid.reshape(batch, points, -1)[..., ::-1].astype(np.float64 if grid.dtype == np.float64 else np.float32)
     taps = [_grid_taps(op, positions[..., i], dim) for i, dim in enumerate(dims)]
@@ -79,7 +74,7 @@ def _reflect(x, low, high):
 @numpy_execution(ops.AffineGrid)
 def affine_grid(op, theta, size):
     dims = [int(d) for d in size[2:]]
-    dtype = widened(theta)
+    dtype = float_type(theta)
     if theta.size == 0 or 0 in dims:
         return np.zeros((len(theta), *dims, len(dims)), theta.dtype)
     axes = []

@@ -4,13 +4,13 @@ import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.base import Spec
+from mnnx.schema.ops.base import specs_of
 from mnnx.schema.ops.raster import FILL, Raster
 
 
 @numpy_execution(Raster)
 def raster(op, *inputs):
-    op.infer(*(None if i is None else Spec.of(i) for i in inputs))  # as_strided trusts its caller
+    op.infer(*specs_of(*inputs))  # as_strided trusts its caller
     result = np.empty(op.shape, op.dtype)
     sources = {index: np.ascontiguousarray(inputs[index]).reshape(-1) for index in op.sources}
     for region in op.regions:

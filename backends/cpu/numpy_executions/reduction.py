@@ -4,26 +4,22 @@ from collections.abc import Callable
 
 import numpy as np
 
+from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import reduction as ops
 from mnnx.schema.ops.axes import normalize_axis
-from mnnx.schema.ops.base import Spec
-from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS
-
-
-def _widened(data: np.ndarray) -> np.ndarray:
-    """float16 and bfloat16 as float32, in which they are summed."""
-    return data.astype(np.float32) if data.dtype in FLOATS and data.dtype.itemsize < 4 else data
+from mnnx.schema.ops.base import specs_of
+from mnnx.schema.ops.elementwise import BOOL, INTEGERS
 
 
 def _fractional(data: np.ndarray) -> np.ndarray:
     """Integers as float64, for results that aren't whole before they are truncated."""
-    return data.astype(np.float64) if data.dtype in INTEGERS else _widened(data)
+    return data.astype(np.float64) if data.dtype in INTEGERS else widened(data)
 
 
 def _register(op_class: type[ops.Reduction], prepare: Callable, reduce: Callable) -> None:
     def run(op: ops.Reduction, data: np.ndarray, axes: np.ndarray | None = None) -> np.ndarray:
-        reduced = op.axes(Spec.of(data), None if axes is None else Spec.of(axes))
+        reduced = op.axes(*specs_of(data, axes))
         with np.errstate(all="ignore"):
             return np.asarray(reduce(prepare(data), reduced, op.keepdims)).astype(data.dtype, copy=False)
 
@@ -63,14 +59,14 @@ def _log_sum_exp(x: np.ndarray, axes: tuple[int, ...], keepdims: bool) -> np.nda
     return logs if keepdims else logs.squeeze(axes)
 
 
-_register(ops.ReduceSum, _widened, _sum)
+_register(ops.ReduceSum, widened, _sum)
 _register(ops.ReduceMean, _fractional, _mean)
-_register(ops.ReduceProd, _widened, _product)
-_register(ops.ReduceMax, _widened, _extreme(np.maximum, 1))
-_register(ops.ReduceMin, _widened, _extreme(np.minimum, -1))
-_register(ops.ReduceL1, _widened, lambda x, axes, keepdims: _sum(np.abs(x), axes, keepdims))
+_register(ops.ReduceProd, widened, _product)
+_register(ops.ReduceMax, widened, _extreme(np.maximum, 1))
+_register(ops.ReduceMin, widened, _extreme(np.minimum, -1))
+_register(ops.ReduceL1, widened, lambda x, axes, keepdims: _sum(np.abs(x), axes, keepdims))
 _register(ops.ReduceL2, _fractional, lambda x, axes, keepdims: np.sqrt(_sum(x * x, axes, keepdims)))
-_register(ops.ReduceSumSquare, _widened, lambda x, axes, keepdims: _sum(x * x, axes, keepdims))
+_register(ops.ReduceSumSquare, widened, lambda x, axes, keepdims: _sum(x * x, axes, keepdims))
 _register(ops.ReduceLogSum, _fractional, lambda x, axes, keepdims: np.log(_sum(x, axes, keepdims)))
 _register(ops.ReduceLogSumExp, _fractional, _log_sum_exp)
 
@@ -79,7 +75,7 @@ _register(ops.ReduceLogSumExp, _fractional, _log_sum_exp)
 def arg_reduction(op: ops.ArgReduction, data: np.ndarray) -> np.ndarray:
     axis = normalize_axis(op.axis, data.ndim)
     search = np.argmax if isinstance(op, ops.ArgMax) else np.argmin
-    data = _widened(data)
+    data = widened(data)
     if op.select_last_index:
         found = data.shape[axis] - 1 - search(np.flip(data, axis), axis=axis, keepdims=op.keepdims)
     else:
@@ -91,7 +87,7 @@ def arg_reduction(op: ops.ArgReduction, data: np.ndarray) -> np.ndarray:
 def running(op: ops.Running, x: np.ndarray, axis: np.ndarray) -> np.ndarray:
     along = normalize_axis(int(axis.reshape(-1)[0]), x.ndim)
     accumulate, neutral = (np.cumsum, 0) if isinstance(op, ops.CumSum) else (np.cumprod, 1)
-    values = np.moveaxis(_widened(x), along, 0)
+    values = np.moveaxis(widened(x), along, 0)
     values = values[::-1] if op.reverse else values
     result = np.full(values.shape, neutral, values.dtype)
     with np.errstate(all="ignore"):

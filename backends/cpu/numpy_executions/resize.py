@@ -5,13 +5,13 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema import dtypes
-from mnnx.schema.ops.base import Spec
+from mnnx.schema.ops.base import specs_of
 from mnnx.schema.ops.resize import Resize
 
 
 @numpy_execution(Resize)
 def resize(op, x, roi=None, scales=None, sizes=None):
-    scalings = op.scalings(*(None if a is None else Spec.of(a) for a in (x, roi, scales, sizes)))
+    scalings = op.scalings(*specs_of(x, roi, scales, sizes))
     dtype, shape = x.dtype, tuple(s.size for s in scalings)
     if 0 in shape:
         return np.zeros(shape, dtype)

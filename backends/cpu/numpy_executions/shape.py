@@ -4,12 +4,12 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import shape as ops
-from mnnx.schema.ops.base import Spec
+from mnnx.schema.ops.base import specs_of
 
 
 @numpy_execution(ops.Shape, ops.Size)
 def from_infer(op, data):
-    return op.infer(Spec.of(data)).value
+    return op.infer(*specs_of(data)).value
 
 
 @numpy_execution(ops.Identity)
@@ -19,12 +19,12 @@ def identity(op, data):
 
 @numpy_execution(ops.Reshape, ops.Flatten, ops.Squeeze, ops.Unsqueeze)
 def reshape(op, data, *others):
-    return data.reshape(op.infer(Spec.of(data), *(None if o is None else Spec.of(o) for o in others)).shape)
+    return data.reshape(op.infer(*specs_of(data, *others)).shape)
 
 
 @numpy_execution(ops.Expand)
 def expand(op, data, shape):
-    return np.broadcast_to(data, op.infer(Spec.of(data), Spec.of(shape)).shape)
+    return np.broadcast_to(data, op.infer(*specs_of(data, shape)).shape)
 
 
 @numpy_execution(ops.Tile)
@@ -44,7 +44,7 @@ def concat(op, *inputs):
 
 @numpy_execution(ops.Split)
 def split(op, data, split=None):
-    sizes = op.sizes(data.shape[op.axis], None if split is None else Spec.of(split))
+    sizes = op.sizes(data.shape[op.axis], *specs_of(split))
     return tuple(np.split(data, np.cumsum(sizes[:-1]), op.axis))
 
 

@@ -2,19 +2,15 @@
 
 import numpy as np
 
-from mnnx.backends.cpu.numpy_executions.image import widened
+from mnnx.backends.cpu.numpy_executions.precision import float_type
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops import signal as ops
-from mnnx.schema.ops.base import Spec
-
-
-def _spec(array):
-    return None if array is None else Spec.of(array)
+from mnnx.schema.ops.base import specs_of
 
 
 def _complex(x):
     """(…, 1 or 2) → a real or complex array of (…)."""
-    x = x.astype(widened(x))
+    x = x.astype(float_type(x))
     return x[..., 0] if x.shape[-1] == 1 else x[..., 0] + 1j * x[..., 1]
 
 
@@ -25,7 +21,7 @@ def _parts(x, dtype):
 
 @numpy_execution(ops.DFT)
 def dft(op, x, dft_length=None, axis=None):
-    axis, length = op.transform(Spec.of(x), _spec(dft_length), _spec(axis))
+    axis, length = op.transform(*specs_of(x, dft_length, axis))
     values = _complex(x)
     if op.onesided and op.inverse:
         return np.fft.irfft(values, length, axis)[..., None].astype(x.dtype)
@@ -35,7 +31,7 @@ def dft(op, x, dft_length=None, axis=None):
 
 @numpy_execution(ops.STFT)
 def stft(op, signal, frame_step, window=None, frame_length=None):
-    _, step, length = op.frames(Spec.of(signal), *map(_spec, (frame_step, window, frame_length)))
+    _, step, length = op.frames(*specs_of(signal, frame_step, window, frame_length))
     frames = np.lib.stride_tricks.sliding_window_view(_complex(signal), length, 1)[:, ::step]
     if window is not None:
         frames = frames * window.astype(frames.real.dtype)

@@ -5,11 +5,7 @@ import numpy as np
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema import dtypes
 from mnnx.schema.ops import slicing as ops
-from mnnx.schema.ops.base import Spec, require
-
-
-def _spec(array):
-    return None if array is None else Spec.of(array)
+from mnnx.schema.ops.base import require, specs_of
 
 
 def filled(shape, dtype):
@@ -19,7 +15,7 @@ def filled(shape, dtype):
 
 @numpy_execution(ops.Slice)
 def slice_(op, data, starts, ends, axes=None, steps=None):
-    for axis, (start, step, count) in enumerate(op.ranges(data.shape, *map(_spec, (starts, ends, axes, steps)))):
+    for axis, (start, step, count) in enumerate(op.ranges(data.shape, *specs_of(starts, ends, axes, steps))):
         stop = start + step * count
         data = data[(slice(None),) * axis + (slice(start, stop if stop >= 0 else None, step),)]
     return data
@@ -27,7 +23,7 @@ def slice_(op, data, starts, ends, axes=None, steps=None):
 
 @numpy_execution(ops.Pad)
 def pad(op, data, pads, constant_value=None, axes=None):
-    amounts = op.amounts(data.shape, Spec.of(pads), _spec(axes))
+    amounts = op.amounts(data.shape, *specs_of(pads, axes))
     kept = tuple(slice(max(0, -before), dim - max(0, -after)) for dim, (before, after) in zip(data.shape, amounts, strict=True))
     data = data[kept]
     amounts = [(max(0, before), max(0, after)) for before, after in amounts]
@@ -71,7 +67,7 @@ def trilu(op, data, k=None):
 
 @numpy_execution(ops.CenterCropPad)
 def center_crop_pad(op, data, shape):
-    offsets = op.offsets(data.shape, Spec.of(shape))
+    offsets = op.offsets(data.shape, *specs_of(shape))
     result = filled([size for _, _, _, size in offsets], data.dtype)
     source = tuple(slice(start, start + count) for start, _, count, _ in offsets)
     result[tuple(slice(start, start + count) for _, start, count, _ in offsets)] = data[source]

@@ -19,8 +19,7 @@ class Native:
     def __init__(self, op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1, outputs: int = 1):
         self.backend = CpuBackend(ScheduleConfig(num_threads=threads), SharedWeights())
         specs = [None if a is None else Spec(a.dtype, a.shape, a if i in constants else None) for i, a in enumerate(inputs)]
-        inferred = op.infer(*specs)
-        self.specs = (inferred if isinstance(inferred, tuple) else (inferred,))[:outputs]
+        self.specs = op.infer_all(*specs)[:outputs]
         create, supports = creators.find(op)
         if reason := supports(op, specs, self.specs):
             raise ValueError(reason)

@@ -18,8 +18,7 @@ def cpu(threads: int = 1) -> CpuBackend:
 def run(backend: CpuBackend, op: Op, *inputs: np.ndarray | None, unknown: tuple[int, ...] = ()) -> tuple[str, list[np.ndarray]]:
     """The name of the execution's class and the outputs. `unknown`: inputs whose values aren't known before the op runs."""
     specs = [None if array is None else Spec(array.dtype, array.shape, None if i in unknown else array) for i, array in enumerate(inputs)]
-    results = op.infer(*specs)
-    results = results if isinstance(results, tuple) else (results,)
+    results = op.infer_all(*specs)
     assert backend.supports(op, specs, results) is None
     execution = backend.create(op, specs, results)
     tensors = [None if array is None else backend.constant("", array) for array in inputs]
