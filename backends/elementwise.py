@@ -35,8 +35,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
+from typing import NamedTuple
 
 import numpy as np
 
@@ -46,8 +46,7 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, SMALL_FLOATS, SMALL_INTEGERS
 
 
-@dataclass(frozen=True, slots=True)
-class Expression:
+class Expression(NamedTuple):
     """`text` over inputs named by the letters of `inputs`; `compute` overrides the compute dtype that follows from the inputs."""
 
     text: str

@@ -6,13 +6,14 @@ Offsets are assigned greedily, largest buffer first, each at the lowest offset w
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
+
+from mnnx.schema.records import Record
 
 ALIGNMENT = 64
 
 
-@dataclass(slots=True)
-class Buffer:
+class Buffer(Record):
     """A piece of the arena of `nbytes`, in use from step `first` to step `last` (both included)."""
 
     nbytes: int
@@ -21,8 +22,7 @@ class Buffer:
     offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryPlan:
+class MemoryPlan(NamedTuple):
     """arena_bytes is what the plan takes; lower_bound_bytes, the largest sum of buffers alive at one step, is what any plan must take."""
 
     arena_bytes: int

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,6 +28,7 @@ from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Op, Spec
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.raster import Raster
+from mnnx.schema.records import Record
 
 #: Results up to this many elements are computed at planning time when their inputs' values are known (shape arithmetic).
 EVALUATED_ELEMENTS = 1 << 16
@@ -36,8 +36,7 @@ EVALUATED_ELEMENTS = 1 << 16
 CONTROL_FLOW = (If, Loop, Scan)
 
 
-@dataclass(slots=True, eq=False)
-class Plan:
+class Plan(Record):
     """`uploads`: values to copy in before a run. `tensors`: where each value that outlives the plan lies. `known`: values computed at
     planning. `dynamic`: nodes to run on the host afterwards; `remaining`: nodes for the plans in `successors`, by their inputs' specs.
     """
@@ -52,15 +51,14 @@ class Plan:
     memory: MemoryPlan
     placement: list[Placement]
     flops: int = 0
-    successors: dict[tuple, Plan] = field(default_factory=dict)
+    successors: dict[tuple, Plan] = dict
 
     def execute(self, hooks: Hooks | None) -> None:
         for pipeline in self.pipelines:
             pipeline.execute(hooks)
 
 
-@dataclass(slots=True, eq=False)
-class _Step:
+class _Step(Record):
     """A node that will be a Unit, before memory is planned."""
 
     node: Node

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +10,7 @@ from mnnx.backends.backend import Execution
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import Op
+from mnnx.schema.records import Record
 
 
 class CallbackStop(Exception):
@@ -54,8 +54,7 @@ class Placement(NamedTuple):
     reason: str
 
 
-@dataclass(slots=True, eq=False)
-class Unit:
+class Unit(Record):
     """`op` is the node's own, or what it was rewritten into (Raster). first … last-1 are its commands."""
 
     node: Node

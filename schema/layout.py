@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.records import Record
 
 IDENTIFIER = b"MNNX"
 FORMAT_VERSION = 1
@@ -37,8 +37,7 @@ LARGEST_BYTE = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Vector:
+class Vector(NamedTuple):
     """A vector of scalars (a struct format character), of strings ("string") or of tables."""
 
     element: str | Table
@@ -52,8 +51,7 @@ class Field(NamedTuple):
     default: Any
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
+class Table(Record):
     """Fields in the order of their slots."""
 
     name: str

@@ -6,18 +6,16 @@ further inputs of the If, Loop or Scan op, after its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
 from mnnx.schema.ops.base import Op
+from mnnx.schema.records import Record
 
 #: What a dim can be: its size, the name of a symbolic size, or None where nothing is known of it.
 Dim = int | str | None
 
 
-@dataclass(slots=True, eq=False)
-class Value:
+class Value(Record):
     """A named tensor (or, by `kind`, a sequence, optional or map) of a graph."""
 
     name: str
@@ -27,8 +25,7 @@ class Value:
     constant: np.ndarray | None = None  # read-only; numeric ones are views of the mapped file
 
 
-@dataclass(slots=True, eq=False)
-class Node:
+class Node(Record):
     """One op of a graph; inputs and outputs are indices of its graph's values, -1 where one is left out."""
 
     name: str
@@ -37,8 +34,7 @@ class Node:
     outputs: tuple[int, ...]
 
 
-@dataclass(slots=True, eq=False)
-class Graph:
+class Graph(Record):
     """Nodes in an order in which every value is made before it is used."""
 
     name: str
@@ -48,8 +44,7 @@ class Graph:
     nodes: list[Node]
 
 
-@dataclass(slots=True, eq=False)
-class RemovedValue:
+class RemovedValue(Record):
     """A tensor of the source model that no longer exists: which pass took it away, and the highest level that keeps it."""
 
     name: str
@@ -57,13 +52,12 @@ class RemovedValue:
     keep_level: int
 
 
-@dataclass(slots=True, eq=False)
-class Model:
+class Model(Record):
     """graphs[0] is the main graph; the others are bodies of its control-flow ops (and of theirs)."""
 
     graphs: list[Graph]
     producer: str = ""
     opset: int = 0
-    metadata: dict[str, str] = field(default_factory=dict)
-    removed: list[RemovedValue] = field(default_factory=list)
+    metadata: dict[str, str] = dict
+    removed: list[RemovedValue] = list
     buffer: object = None  # keeps the mapped file alive

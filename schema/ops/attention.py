@@ -1,6 +1,6 @@
 """Attention and rotary position embeddings. H heads of size D; K and V may have fewer heads than Q (grouped queries)."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_
 _INT64 = np.dtype(np.int64)
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionSizes:
+class AttentionSizes(NamedTuple):
     """The sizes of one attention: `keys` are the new ones, `total` those with the past ones before them."""
 
     batch: int

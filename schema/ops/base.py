@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import math
 import pkgutil
-from dataclasses import dataclass
 from typing import Any, ClassVar, get_args, get_origin
 
 import numpy as np
@@ -34,13 +33,15 @@ def require(condition: object, rule: str) -> None:
         raise RuleError(rule)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Spec:
     """What is known of a tensor before the model runs: dtype, shape (non-negative ints), and its value where that is known."""
 
-    dtype: np.dtype
-    shape: tuple[int, ...]
-    value: np.ndarray | None = None
+    __slots__ = ("dtype", "shape", "value")
+
+    def __init__(self, dtype: np.dtype, shape: tuple[int, ...], value: np.ndarray | None = None):
+        self.dtype = dtype
+        self.shape = shape
+        self.value = value
 
     @property
     def rank(self) -> int:
@@ -70,6 +71,9 @@ class Spec:
 
     def __str__(self) -> str:
         return f"{dtypes.name(self.dtype)}{list(self.shape)}"
+
+    def __repr__(self) -> str:
+        return f"Spec({self}{'' if self.value is None else ', known'})"
 
 
 def specs_of(*arrays: np.ndarray | None) -> tuple[Spec | None, ...]:

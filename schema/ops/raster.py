@@ -15,7 +15,7 @@ The contract of a Raster kernel:
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,8 +25,7 @@ FILL = -1
 MAX_DIMS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Region:
+class Region(NamedTuple):
     """For every index i below `size`: target[target_offset + Σ iₖ·target_strides[k]] = source[source_offset + Σ iₖ·source_strides[k]]."""
 
     source_index: int

@@ -5,7 +5,7 @@ all begins, then all ends.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.rules import LIMIT
@@ -15,8 +15,7 @@ AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 Sizes = tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ConvGeometry:
+class ConvGeometry(NamedTuple):
     """Where every window of a convolution, a transposed convolution or a pooling lies.
 
     Output position o of a dim reads (transposed: input position o is added to) the positions

@@ -1,6 +1,5 @@
 """Sliding windows on NumPy arrays: cutting them out (im2col), adding them back (col2im), and which inputs a tap reads."""
 
-import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -75,4 +74,4 @@ def parts(batch: int, rows: int, elements_per_row: int) -> Iterator[tuple[slice,
 def rows_of(geometry: ConvGeometry, first: int, last: int) -> ConvGeometry:
     """The windows first … last-1 of the first dim alone."""
     begin = (geometry.begin[0] - first * geometry.strides[0], *geometry.begin[1:])
-    return dataclasses.replace(geometry, begin=begin, output=(last - first, *geometry.output[1:]))
+    return geometry._replace(begin=begin, output=(last - first, *geometry.output[1:]))
