@@ -1,30 +1,14 @@
 """Element-wise ops, reductions and Softmax as opset 1 … 12 wrote them give what those opsets say."""
 
 import numpy as np
-import onnx
 import pytest
-from onnx import helper
 
 import mnnx
+from tests.one_node import run
 
 X = np.arange(-12, 12, dtype=np.float32).reshape(2, 3, 4) / 4
 IMAGE = np.arange(40, dtype=np.float32).reshape(1, 2, 4, 5)
 B = np.array([1, 2, 3], np.float32)
-
-
-def run(tmp_path, opset: int, op_type: str, *inputs: np.ndarray, **attributes) -> np.ndarray:
-    """The output of a model of one node, converted and run."""
-    names = [f"x{index}" for index in range(len(inputs))]
-    node = helper.make_node(op_type, names, ["y"], **attributes)
-    infos = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in zip(names, inputs, strict=True)
-    ]
-    graph = helper.make_graph([node], "one", infos, [onnx.ValueInfoProto(name="y")])
-    path = tmp_path / "one.mnnx"
-    mnnx.convert(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
-    with mnnx.Interpreter.from_file(path) as interpreter:
-        session = interpreter.create_session(mnnx.ScheduleConfig(backend="cpu", num_threads=1))
-        return session.run(dict(zip(names, inputs, strict=True)))["y"]
 
 
 def softmax(x: np.ndarray, axis: int) -> np.ndarray:
@@ -70,7 +54,7 @@ ROWS = [
     ("opset", "op_type", "inputs", "attributes", "expected"), ROWS, ids=[f"{r[1]}-{r[0]}-{i}" for i, r in enumerate(ROWS)]
 )
 def test_old_forms_give_what_their_opset_says(tmp_path, opset, op_type, inputs, attributes, expected):
-    result = run(tmp_path, opset, op_type, *inputs, **attributes)
+    (result,) = run(tmp_path, opset, op_type, *inputs, **attributes)
     assert result.dtype == expected.dtype
     np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 

@@ -6,26 +6,13 @@ import pytest
 from onnx import helper
 
 import mnnx
+from tests.one_node import run
 
 IMAGE = np.random.default_rng(3).uniform(-2, 2, (2, 4, 3, 5)).astype(np.float32)
 CHANNELS = [np.array(values, np.float32) for values in ([1, 2, -1, 3], [0.5, 0, 1, -1], [0.1, 0.2, 0.3, 0.4], [1, 2, 0.5, 4])]
 PER_GROUP = [values[:2] for values in CHANNELS[:2]]
 ELEMENTS = [np.abs(IMAGE[0] * factor) for factor in (1, 0.5, 2, 3)]
 A, B = IMAGE[0, 0], IMAGE[0, 1].T.copy()
-
-
-def run(tmp_path, opset: int, op_type: str, *inputs: np.ndarray, **attributes) -> np.ndarray:
-    """The output of a model of one node, converted and run."""
-    names = [f"x{index}" for index in range(len(inputs))]
-    infos = [
-        helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(x.dtype), x.shape) for n, x in zip(names, inputs, strict=True)
-    ]
-    graph = helper.make_graph([helper.make_node(op_type, names, ["y"], **attributes)], "one", infos, [onnx.ValueInfoProto(name="y")])
-    path = tmp_path / "one.mnnx"
-    mnnx.convert(helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)]), path)
-    with mnnx.Interpreter.from_file(path) as interpreter:
-        session = interpreter.create_session(mnnx.ScheduleConfig(backend="cpu", num_threads=1))
-        return session.run(dict(zip(names, inputs, strict=True)))["y"]
 
 
 def normalized(x, scale, bias, mean, variance):
@@ -59,7 +46,8 @@ ROWS = [
 
 @pytest.mark.parametrize(("opset", "op_type", "inputs", "attributes", "expected"), ROWS, ids=[f"{row[1]}-{row[0]}" for row in ROWS])
 def test_old_form_gives_what_its_opset_says(tmp_path, opset, op_type, inputs, attributes, expected):
-    np.testing.assert_allclose(run(tmp_path, opset, op_type, *inputs, **attributes), expected, rtol=1e-4, atol=1e-5)
+    (result,) = run(tmp_path, opset, op_type, *inputs, **attributes)
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_statistics_for_training_only_are_refused_by_name(tmp_path):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 
 import numpy as np
 import pytest
@@ -17,38 +18,38 @@ MODEL = HEAD + "g (float[n] x) => (float[n] y) { a = Relu(x) y = Exp(a) }"
 X = np.ones(3, np.float32)
 
 
-def test_a_second_thread_gets_an_error_while_a_session_runs(session_of):
-    session = session_of(MODEL)
+@contextmanager
+def running(session):
+    """While a run of the session stands still in another thread; gives what it becomes, and a function that lets it go on."""
     inside, leave = threading.Event(), threading.Event()
 
-    def wait(tensors, info):
+    def stand(tensors, info):
         inside.set()
         leave.wait(20)
 
     with ThreadPoolExecutor(1) as pool:
-        first = pool.submit(session.run_with_callbacks, wait, lambda t, i: None, {"x": X})
+        run = pool.submit(session.run_with_callbacks, stand, lambda t, i: None, {"x": X})
         assert inside.wait(20)
+        yield run, leave.set
+
+
+def test_a_second_thread_gets_an_error_while_a_session_runs(session_of):
+    session = session_of(MODEL)
+    with running(session) as (run, go_on):
         for use in (lambda: session.run({"x": X}), lambda: session.resize({"x": (4,)})):
             with pytest.raises(SessionStateError, match="in use by another thread; create one session per thread"):
                 use()
-        leave.set()
-        assert first.result() == 0
+        go_on()
+        assert run.result() == 0
     session.run({"x": X})
 
 
 def test_release_waits_for_a_run(session_of):
     session = session_of(MODEL)
-    inside, leave = threading.Event(), threading.Event()
-
-    def wait(tensors, info):
-        inside.set()
-        leave.wait(20)
-
-    with ThreadPoolExecutor(2) as pool:
-        run = pool.submit(session.run_with_callbacks, wait, lambda t, i: None, {"x": X})
-        assert inside.wait(20)
+    with running(session) as (run, go_on), ThreadPoolExecutor(1) as pool:
         release = pool.submit(session.release)
-        leave.set()
+        assert wait([release], timeout=0.2).not_done
+        go_on()
         assert run.result() == 0
         release.result()
     with pytest.raises(SessionStateError, match="released"):
