@@ -8,14 +8,13 @@ from typing import NamedTuple
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, arguments
-from mnnx.backends.cpu.executions.pixel_product import round_up
+from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 
 _INT32 = np.dtype("int32")
-_BLOCK_BYTES = 256 * 1024
 
 
 class Weights(NamedTuple):
@@ -106,7 +105,7 @@ class ImageProduct:
         self.words = self.tiling.words(self.depth)
         self.tiles, self.panels = -(-rows // self.tiling.rows), -(-windows.pixels // self.tiling.columns)
         panel_bytes, wanted, items = 4 * self.words * self.tiling.columns, 4 * backend.threads, images * groups
-        self.block = max(1, min(self.panels, _BLOCK_BYTES // panel_bytes))
+        self.block = max(1, min(self.panels, block_bytes(backend.target) // panel_bytes))
         if backend.threads > 1:
             self.block = max(1, min(self.block, items * self.panels // wanted))
         tasks = max(1, items * -(-self.panels // self.block))

@@ -10,7 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.pixel_product import round_up
+from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose, epilogue
 from mnnx.backends.cpu.tiling import Tiling
@@ -19,8 +19,6 @@ from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 _FLOAT32 = np.dtype("float32")
-#: Rows of a that meet a panel of b together: as much as stays in the L2 cache beside it.
-_ROW_BYTES = 512 * 1024
 #: Fewer rows of a than this read a computed b in place rather than to pack it first.
 _ROWS_WORTH_PACKING = 6
 
@@ -112,7 +110,7 @@ class ProductExecution(Execution):
         items[:, 3] = items[:, 2] if residual_stride else 0
         wanted = backend.chunks(len(items) * self.m * self.panels * tiling.vectors * self.depth)
         panel_chunks = min(self.panels, wanted)
-        row_chunks = max(-(-wanted // (len(items) * panel_chunks)), -(-4 * self.m * self.depth // _ROW_BYTES))
+        row_chunks = max(-(-wanted // (len(items) * panel_chunks)), -(-4 * self.m * self.depth // (2 * block_bytes(backend.target))))
         row_chunks = min(row_chunks, -(-self.m // tiling.rows))
         block = Product(
             a=a,

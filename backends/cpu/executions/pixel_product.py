@@ -9,11 +9,10 @@ import numpy as np
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Spread
+from mnnx.backends.cpu.target import Target
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 
-#: Packed pixels that meet all weights while they are in cache; what is left of an L2 cache of 512 KiB beside the weights passing by.
-_BLOCK_BYTES = 256 * 1024
 #: Fewer rows of weights than this read pixels in place rather than to pack them first.
 _ROWS_WORTH_PACKING = 40
 
@@ -38,7 +37,7 @@ class PixelProduct:
     def _divide(self, wanted: int) -> None:
         """Cuts the work into at least `wanted` chunks if it can: blocks of panels, or blocks of panels × of rows."""
         threads, items = self.backend.threads, self.images * self.groups
-        self.block = max(1, min(self.panels, _BLOCK_BYTES // self.panel_bytes))
+        self.block = max(1, min(self.panels, block_bytes(self.backend.target) // self.panel_bytes))
         if threads > 1:
             self.block = max(1, min(self.block, items * self.panels // wanted))
         tasks = items * -(-self.panels // self.block)
@@ -117,6 +116,11 @@ class PixelProduct:
             backend.commands.record(product, arguments(*pack), chunks, (offsets, flags))
         chunks = min(self.tasks, backend.chunks(panels * self.tiling.vectors * self.bias_rows * self.depth))
         backend.commands.record(product, arguments(*values), chunks, (weights, bias, parameters, offsets, flags))
+
+
+def block_bytes(target: Target) -> int:
+    """How much is packed to meet all weights while it is in the L2 cache, beside the weights that pass by."""
+    return min(256 * 1024, target.caches[1] // 2)
 
 
 def round_up(nbytes: int) -> int:
