@@ -29,8 +29,8 @@ class BackendConfig:
 class Limits:
     """What a model may ask for before it is stopped with LimitExceeded. Raise them for models that honestly need more.
 
-    tensor_bytes: the size of one tensor. memory_bytes: what the planned memory of one graph may take. iterations: of
-    all loops of a run together.
+    tensor_bytes: the size of one tensor. memory_bytes: what the planned memory of one graph may take, and what a
+    run may put into sequences. iterations: of all loops of a run together.
     The environment variables MNNX_MAX_TENSOR_MB, MNNX_MAX_MEMORY_MB and MNNX_MAX_ITERATIONS change the defaults.
     """
 

@@ -47,7 +47,7 @@ class GraphRunner:
         return plan
 
     def run(self, inputs: Sequence[Any], hooks: Hooks | None = None) -> list[Any]:
-        """The graph's outputs, fresh copies, for host values of its inputs (ndarrays, lists, None)."""
+        """The graph's outputs for host values of its inputs (ndarrays, lists, None): fresh arrays; sequences may be those of inputs."""
         host: dict[int, Any] = dict(zip(self.graph.inputs, inputs, strict=True))
         plans, previous = self._plans, None
         trail: list[Plan] = []
@@ -100,7 +100,8 @@ class GraphRunner:
                 results = run(node.op, values, len(node.outputs), self, hooks)
         else:
             results = self._run_on_host(node, values)
-        results = [_detached(value, values) for value in results]
+            if any(isinstance(value, list) for value in results):
+                self.runtime.count_collected(sum(value.nbytes for value in values if isinstance(value, np.ndarray)))
         if hooks:
             hooks.after(self._seen(node.outputs, results), info)
         return results
@@ -147,13 +148,6 @@ def _spec(value: Any, with_value: bool = False) -> Spec | None:
     return Spec(value.dtype, value.shape, value if with_value else None)
 
 
-def _detached(value: Any, inputs: list[Any]) -> Any:
-    """A sequence made of views of `inputs` outlives the memory that they are views of, so it gets copies."""
-    if not isinstance(value, list):
-        return value
-    arrays = [array for array in inputs if isinstance(array, np.ndarray)]
-    return [v.copy() if isinstance(v, np.ndarray) and any(np.may_share_memory(v, array) for array in arrays) else v for v in value]
-
-
 def _owned(value: Any) -> Any:
-    return value.copy() if isinstance(value, np.ndarray) else list(value) if isinstance(value, list) else value
+    """A value that outlives this graph's memory; sequences hold none of it."""
+    return value.copy() if isinstance(value, np.ndarray) else value

@@ -30,6 +30,11 @@ CALL_BACK_STOP = 11
 CACHED_RUNNERS = 8
 
 
+def _owned(value: Any) -> Any:
+    """An output for the caller to keep; the graph gives fresh arrays, but sequences that share theirs with inputs."""
+    return [array.copy() if isinstance(array, np.ndarray) else array for array in value] if isinstance(value, list) else value
+
+
 class Session:
     """Made by `Interpreter.create_session`. Different sessions run in parallel; one session runs for one caller at a time."""
 
@@ -85,7 +90,7 @@ class Session:
         self._runtime.start_run()
         results = runner.run(values, hooks)
         names = [self._graph.values[i].name for i in runner.outputs]
-        self._results.update(zip(names, results, strict=True))
+        self._results.update(zip(names, map(_owned, results), strict=True))
         for name, value in self._results.items():
             if name in self.outputs and isinstance(value, np.ndarray):
                 self.outputs[name].note_shape(value.shape)

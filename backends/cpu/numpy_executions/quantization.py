@@ -24,7 +24,7 @@ from mnnx.schema.ops.quantization import (
 
 def spread(parameter: np.ndarray, shape: tuple[int, ...], axis: int, block_size: int) -> np.ndarray:
     """A scale or zero point, such that it broadcasts to a tensor of this shape."""
-    if parameter.size == 1 and parameter.ndim <= 1:
+    if parameter.size == 1:
         return parameter.reshape(())
     axis %= len(shape)
     if parameter.ndim == 1 and not block_size:

@@ -4,8 +4,8 @@
     def relu(op, x): return np.maximum(x, 0)
 
 The function gets the op and one ndarray per input (None: left out; lists for sequences), must not write to them, and returns one
-value, or a tuple with one entry per output (None: not computed), of the dtypes and shapes that the op's `infer` gives. It raises
-RuleError (through `require`) where a VALUE breaks a rule of the op, such as an index out of range.
+value, or a tuple with one entry per output (None: not computed), of the dtypes and shapes that the op's `infer` gives; a list holds no
+views of input arrays. It raises RuleError (through `require`) where a VALUE breaks a rule of the op, such as an index out of range.
 """
 
 from __future__ import annotations

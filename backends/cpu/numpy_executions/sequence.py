@@ -1,4 +1,7 @@
-"""Executions of sequence and optional ops: sequences are lists, which are never changed in place."""
+"""Executions of sequence and optional ops: sequences are lists, which are never changed in place.
+
+A sequence may outlive the memory of the tensors that it was made of, so it gets copies.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +46,7 @@ def sequence_empty(op: SequenceEmpty) -> Sequence:
 
 @numpy_execution(SequenceConstruct)
 def sequence_construct(op: SequenceConstruct, *tensors: np.ndarray) -> Sequence:
-    return list(tensors)
+    return [tensor.copy() for tensor in tensors]
 
 
 @numpy_execution(SequenceAt)
@@ -53,8 +56,10 @@ def sequence_at(op: SequenceAt, sequence: Sequence, position: np.ndarray) -> Any
 
 @numpy_execution(SequenceInsert)
 def sequence_insert(op: SequenceInsert, sequence: Sequence, tensor: np.ndarray, position: np.ndarray | None = None) -> Sequence:
-    index = len(sequence) if position is None else _in(sequence, position, len(sequence) + 1)
-    return [*sequence[:index], tensor, *sequence[index:]]
+    if position is None:
+        return [*sequence, tensor.copy()]
+    index = _in(sequence, position, len(sequence) + 1)
+    return [*sequence[:index], tensor.copy(), *sequence[index:]]
 
 
 @numpy_execution(SequenceErase)
@@ -77,12 +82,12 @@ def split_to_sequence(op: SplitToSequence, x: np.ndarray, split: np.ndarray | No
     require(size <= length * _LONGEST, f"splitting {size} by {length} would make more than {_LONGEST} tensors")
     if split is None:
         parts = np.split(x, size, axis) if size else []
-        return parts if op.keepdims else [part.squeeze(axis) for part in parts]
+        return [(part if op.keepdims else part.squeeze(axis)).copy() for part in parts]
     if split.ndim == 0:
-        return np.split(x, range(length, size, length), axis) if size else [x]
+        return [part.copy() for part in np.split(x, range(length, size, length), axis)]
     lengths = [int(n) for n in split.reshape(-1)]
     require(all(n >= 0 for n in lengths) and sum(lengths) == size, f"split {lengths} must sum up to the axis's {size}")
-    return np.split(x, np.cumsum(lengths)[:-1], axis) if lengths else []
+    return [part.copy() for part in np.split(x, np.cumsum(lengths)[:-1], axis)] if lengths else []
 
 
 @numpy_execution(ConcatFromSequence)
