@@ -5,7 +5,6 @@ import pytest
 
 from mnnx.schema.ops.contrib_quantization import DynamicQuantizeLSTM
 from tests.backends.cpu.native import Native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 from tests.backends.cpu.test_recurrent import sigmoid
 
 RNG = np.random.default_rng(17)

@@ -9,7 +9,6 @@ from mnnx.backends.cpu.tiling import Tiling
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 from tests.backends.cpu.native import native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 
 RNG = np.random.default_rng(5)
 

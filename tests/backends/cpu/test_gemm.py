@@ -9,7 +9,6 @@ import pytest
 from mnnx.schema.ops.fused import ACTIVATIONS, FusedMatMul
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from tests.backends.cpu.native import native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 
 RNG = np.random.default_rng(3)
 

@@ -7,7 +7,6 @@ import pytest
 
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from tests.backends.cpu.native import native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 
 RNG = np.random.default_rng(7)
 

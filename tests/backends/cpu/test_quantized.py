@@ -14,7 +14,6 @@ from mnnx.schema.ops.quantization import (
     as_conv,
 )
 from tests.backends.cpu.native import Native, native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 from tests.backends.cpu.test_convolution import convolved
 
 RNG = np.random.default_rng(13)

@@ -7,7 +7,6 @@ import pytest
 
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN
 from tests.backends.cpu.native import Native
-from tests.backends.cpu.shapes import tiling  # noqa: F401
 
 RNG = np.random.default_rng(11)
 
