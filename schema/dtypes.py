@@ -1,5 +1,7 @@
 """Element types: their NumPy dtypes, their names, and ONNX's numbers for them."""
 
+from functools import cache
+
 import ml_dtypes
 import numpy as np
 
@@ -48,6 +50,7 @@ def to_code(dtype: np.dtype | None) -> int:
     return 0 if dtype is None else _CODE[np.dtype(dtype)]
 
 
+@cache
 def name(dtype: np.dtype | None) -> str:
     """How a dtype is written in messages and in `Placement`: NumPy's name, `string` for text, `unknown` for None."""
     if dtype is None:

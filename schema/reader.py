@@ -5,7 +5,6 @@ The structure of the file is copied out of it first, so that what was checked ca
 
 from __future__ import annotations
 
-import hashlib
 import math
 import mmap
 import os
@@ -21,7 +20,7 @@ import numpy as np
 from mnnx.errors import ModelFormatError
 from mnnx.schema import attributes, dtypes, layout
 from mnnx.schema.model import Dim, Graph, Model, Node, RemovedValue, Value
-from mnnx.schema.ops.base import OPS, Op, load_all
+from mnnx.schema.ops.base import find
 from mnnx.schema.walk import Damage, Walk
 
 #: NumPy counts bytes in 64 bits.
@@ -76,12 +75,6 @@ def _map(path: Path) -> memoryview:
         if not os.fstat(file.fileno()).st_size:
             return memoryview(b"")
         return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
-
-
-@cache
-def _operators() -> dict[str, type[Op]]:
-    load_all()
-    return OPS
 
 
 @cache
@@ -187,8 +180,11 @@ class _Reader:
         header = struct.unpack_from(layout.SIDECAR_HEADER, view)
         if header != (layout.SIDECAR_MAGIC, size, bytes(checksum)):
             raise Damage(f"the file {path} has the weights of another model")
-        if self._verify_weights and hashlib.sha256(view[layout.ALIGNMENT :]).digest() != header[2]:
-            raise Damage(f"its weights, the file {path}, are damaged: they don't have their checksum")
+        if self._verify_weights:
+            import hashlib
+
+            if hashlib.sha256(view[layout.ALIGNMENT :]).digest() != header[2]:
+                raise Damage(f"its weights, the file {path}, are damaged: they don't have their checksum")
         return view[layout.ALIGNMENT :]
 
     def _constant(self, index: int, code: int, storage: int, dims: tuple[int, ...], offset: int, size: int, texts: tuple[str, ...]):
@@ -300,7 +296,7 @@ class _Reader:
     def _node(
         self, graph: int, values: list[Value], made: bytearray, name: str, op_name: str, inputs: tuple, outputs: tuple, attribute_rows: list
     ) -> Node:
-        op = _operators().get(op_name)
+        op = find(op_name)
         where = f"node {name!r} ({op_name})"
         if op is None:
             raise Damage(f"{where}: this mnnx doesn't know the operator; a newer one may")

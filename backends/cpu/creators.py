@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 
-from mnnx.backends import elementwise
 from mnnx.backends.backend import Creator, Creators, Support
 from mnnx.backends.cpu.numpy_executions.registry import family
 from mnnx.schema.ops.base import Op
@@ -23,10 +22,13 @@ def find_for(op_class: type[Op]) -> tuple[Creator, Support] | None:
     """How to make native executions of an op class, and the check whether that serves given Specs; None where there is none."""
     _load(family(op_class))
     found = creator.find(op_class)
-    if found is None and op_class in elementwise.TABLE:
-        from mnnx.backends.cpu.executions import elementwise as native
+    if found is None:
+        from mnnx.backends import elementwise
 
-        return native.create, native.supports
+        if op_class in elementwise.TABLE:
+            from mnnx.backends.cpu.executions import elementwise as native
+
+            return native.create, native.supports
     return found
 
 

@@ -9,7 +9,6 @@ compiling imports numba, and only loading from the cache imports llvmlite.
 from __future__ import annotations
 
 import functools
-import hashlib
 import logging
 import os
 import re
@@ -21,6 +20,11 @@ from typing import Any
 from mnnx.backends.cpu import kernel_bundles, kernel_cache
 from mnnx.backends.cpu.target import Level, Target
 from mnnx.errors import BackendError
+
+try:
+    from _blake2 import blake2b  # hashlib's own, without OpenSSL, whose loading takes as long as that of all kernels
+except ImportError:
+    from hashlib import blake2b
 
 #: What kernels, the compiler's wrapper and the team agree on; raised whenever that changes.
 ABI = 3
@@ -50,7 +54,7 @@ class Kernel:
     def identity(self, level: Level) -> str:
         """The same in every process with equal sources: a kernel's name in caches and bundles."""
         text = repr((ABI, self.name, self.parameters, source_hash(self.name.partition(".")[0]), level.name))
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return blake2b(text.encode(), digest_size=16).hexdigest()
 
     def __repr__(self) -> str:
         return f"kernel({self.name!r}{''.join(f', {k}={v!r}' for k, v in self.parameters)})"
@@ -82,7 +86,7 @@ def source_hash(module: str) -> str:
         if source is not None:
             seen[name] = source[0]
             waiting += source[1]
-    digest = hashlib.sha256()
+    digest = blake2b()
     for name in sorted(seen):
         digest.update(name.encode() + b"\0" + seen[name])
     return digest.hexdigest()

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
 import logging
 import os
 import sys
-import tempfile
 from pathlib import Path
 
 _MAGIC = b"mnnx-kernel "
@@ -59,6 +57,8 @@ class KernelCache:
 
     def write(self, identity: str, code: bytes) -> None:
         """Stores object code; a full disk or a folder without write permission is no error."""
+        import tempfile
+
         if not self._usable:
             return
         try:
@@ -105,6 +105,8 @@ class KernelCache:
 
 
 def _header(code: bytes) -> bytes:
+    import hashlib
+
     return _MAGIC + hashlib.sha256(code).hexdigest().encode()
 
 

@@ -12,8 +12,9 @@ is no mere movement or would need too many regions. Source indices are those of 
 from __future__ import annotations
 
 import importlib
-import pkgutil
+import importlib.util
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -52,7 +53,7 @@ def geometry(*op_classes: type[Op]):
 
 def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
     """One Raster per output of `op`, each over the op's own inputs; None where the op is no movement, or one of text."""
-    _load()
+    _load(type(op).__module__.rpartition(".")[2])
     function = _FUNCTIONS.get(type(op))
     if function is None or any(o is None or o.dtype == dtypes.STRING for o in outputs):
         return None
@@ -69,9 +70,9 @@ def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
     return tuple(rasters)
 
 
-def _load() -> None:
-    import mnnx.interpreter.geometry as package
-
-    if not _FUNCTIONS:
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+@cache
+def _load(family: str) -> None:
+    """Functions stand in files of the names of those that define the ops."""
+    name = f"{__package__}.{family}"
+    if importlib.util.find_spec(name):
+        importlib.import_module(name)

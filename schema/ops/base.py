@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import importlib
 import math
+import os
 import pkgutil
+import re
+from functools import cache
+from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
 import numpy as np
@@ -17,6 +21,7 @@ import numpy as np
 from mnnx.schema import dtypes
 
 OPS: dict[str, type[Op]] = {}
+_DEFINITION = re.compile(r'^@op\("([^"]+)"\)', re.MULTILINE)
 
 
 class DataDependent(Exception):
@@ -196,6 +201,25 @@ def op(name: str):
         return cls
 
     return register
+
+
+def find(name: str) -> type[Op] | None:
+    """The definition of an operator by its canonical name, with no more files loaded than need be; None where there is none."""
+    if name not in OPS:
+        module = _homes().get(name)
+        if module is None:
+            load_all()
+        else:
+            importlib.import_module(f"{__package__}.{module}")
+    return OPS.get(name)
+
+
+@cache
+def _homes() -> dict[str, str]:
+    """Name → the module that defines it, by the text of the modules; what isn't seen there is found by `load_all`."""
+    folder = Path(__file__).parent
+    texts = {file: (folder / file).read_text(encoding="utf-8") for file in os.listdir(folder) if file.endswith(".py")}
+    return {name: file.removesuffix(".py") for file, text in texts.items() for name in _DEFINITION.findall(text)}
 
 
 def load_all() -> dict[str, type[Op]]:
