@@ -14,16 +14,18 @@ from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import Op
 
 
-def _supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return None if inputs[0].dtype == np.float32 else f"no kernel for {inputs[0].dtype}"
 
 
-@creator(Softmax, LogSoftmax, supports=_supports)
+@creator(Softmax, LogSoftmax, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _Softmax(op, backend)
+    return SoftmaxExecution(op, backend)
 
 
-class _Softmax(Execution):
+class SoftmaxExecution(Execution):
+    """Softmax and LogSoftmax of [outer, n, inner] over n."""
+
     in_place = (0,)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:

@@ -46,6 +46,8 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class ElementwiseExecution(Execution):
+    """One pass over the result, for any op that has an expression."""
+
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend)
         self.expression = expression_of(op, inputs)

@@ -13,16 +13,18 @@ from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.indexing import Gather
 
 
-def _supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return "no kernel for strings" if inputs[0].dtype == STRING else None
 
 
-@creator(Gather, supports=_supports)
+@creator(Gather, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _Gather(op, backend)
+    return GatherExecution(op, backend)
 
 
-class _Gather(Execution):
+class GatherExecution(Execution):
+    """Rows of [outer, rows, n]; an index out of range ends the run with an InputError."""
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         data, indices = inputs
         axis = self.op.axis % data.spec.rank

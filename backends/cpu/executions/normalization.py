@@ -28,7 +28,7 @@ def _float32_only(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return f"no kernel for {', '.join(map(str, foreign))}" if foreign else None
 
 
-def _rows_supported(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def supports_rows(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     shape = inputs[0].shape
     n = math.prod(shape[op.axis % len(shape) :])
     if any(spec is not None and spec.size != n for spec in inputs[1:]):
@@ -36,12 +36,14 @@ def _rows_supported(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return _float32_only(op, inputs, outputs) if n else "no kernel for empty rows"
 
 
-@creator(LayerNormalization, RMSNormalization, supports=_rows_supported)
+@creator(LayerNormalization, RMSNormalization, supports=supports_rows)
 def create_rows(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _RowNormalization(op, backend)
+    return RowNormalizationExecution(op, backend)
 
 
-class _RowNormalization(Execution):
+class RowNormalizationExecution(Execution):
+    """LayerNormalization and RMSNormalization of rows, all dims from `axis` on."""
+
     in_place = (0,)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
@@ -59,10 +61,12 @@ class _RowNormalization(Execution):
 
 @creator(InstanceNormalization, GroupNormalization, supports=_float32_only)
 def create_groups(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _GroupNormalization(op, backend)
+    return GroupNormalizationExecution(op, backend)
 
 
-class _GroupNormalization(Execution):
+class GroupNormalizationExecution(Execution):
+    """InstanceNormalization and GroupNormalization: an instance is a group of one channel."""
+
     in_place = (0,)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
@@ -77,16 +81,18 @@ class _GroupNormalization(Execution):
         self.backend.commands.record(kernel("normalization.groups"), block, self.backend.chunks(x.spec.size / 2))
 
 
-def _inference_only(op: BatchNormalization, inputs: Specs, outputs: Specs) -> str | None:
+def supports_affine(op: BatchNormalization, inputs: Specs, outputs: Specs) -> str | None:
     return "no kernel for the training mode" if op.training_mode else _float32_only(op, inputs, outputs)
 
 
-@creator(BatchNormalization, supports=_inference_only)
+@creator(BatchNormalization, supports=supports_affine)
 def create_affine(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _BatchNormalization(op, backend)
+    return BatchNormalizationExecution(op, backend)
 
 
-class _BatchNormalization(Execution):
+class BatchNormalizationExecution(Execution):
+    """BatchNormalization at inference: a factor and a shift per channel."""
+
     in_place = (0,)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
@@ -100,16 +106,18 @@ class _BatchNormalization(Execution):
         self.backend.commands.record(kernel("normalization.affine"), block, self.backend.chunks(spec.size / 4))
 
 
-def _positive(op: LRN, inputs: Specs, outputs: Specs) -> str | None:
+def supports_lrn(op: LRN, inputs: Specs, outputs: Specs) -> str | None:
     return _float32_only(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
 
 
-@creator(LRN, supports=_positive)
+@creator(LRN, supports=supports_lrn)
 def create_lrn(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _LocalResponseNormalization(op, backend)
+    return LocalResponseNormalizationExecution(op, backend)
 
 
-class _LocalResponseNormalization(Execution):
+class LocalResponseNormalizationExecution(Execution):
+    """LRN over neighbouring channels of [batch, channels, n]."""
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, op = inputs[0], self.op
         if x.spec.size == 0:

@@ -21,6 +21,8 @@ def create(op: Raster, backend, inputs, outputs) -> Execution:
 
 
 class RasterExecution(Execution):
+    """All regions in one unit, cut into items of about as many bytes."""
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         if outputs[0].spec.size == 0:
             return

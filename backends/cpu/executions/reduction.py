@@ -29,7 +29,7 @@ def split(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int]
     return math.prod(sizes[:first]), math.prod(sizes[first:last]), math.prod(sizes[last:])
 
 
-def _supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if inputs[0].dtype != _FLOAT32:
         return f"no kernel for {inputs[0].dtype}"
     parts = split(inputs[0].shape, op.axes(*inputs))
@@ -40,14 +40,16 @@ def _supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 
 @creator(
     ops.ReduceSum, ops.ReduceMean, ops.ReduceProd, ops.ReduceMax, ops.ReduceMin, ops.ReduceL1, ops.ReduceL2, ops.ReduceSumSquare,
-    ops.ReduceLogSum, supports=_supports,
+    ops.ReduceLogSum, supports=supports,
 )  # fmt: skip
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     outer, n, inner = split(inputs[0].shape, op.axes(*inputs))
-    return _Reduction(op, backend, outer, n, inner)
+    return ReductionExecution(op, backend, outer, n, inner)
 
 
-class _Reduction(Execution):
+class ReductionExecution(Execution):
+    """One number per [outer, inner] of [outer, n, inner]."""
+
     def __init__(self, op: Op, backend, outer: int, n: int, inner: int):
         super().__init__(op, backend)
         self.sizes = (outer, n, inner)
@@ -62,18 +64,20 @@ class _Reduction(Execution):
         )
 
 
-def _supports_arg(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def supports_arg(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return None if inputs[0].dtype == _FLOAT32 else f"no kernel for {inputs[0].dtype}"
 
 
-@creator(ops.ArgMax, ops.ArgMin, supports=_supports_arg)
+@creator(ops.ArgMax, ops.ArgMin, supports=supports_arg)
 def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     shape = inputs[0].shape
     axis = op.axis % len(shape)
-    return _ArgReduction(op, backend, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
+    return ArgReductionExecution(op, backend, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]))
 
 
-class _ArgReduction(_Reduction):
+class ArgReductionExecution(ReductionExecution):
+    """ArgMax and ArgMin: the int64 index of that number."""
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         outer, n, inner = self.sizes
         if outer * inner == 0:

@@ -16,7 +16,7 @@ from mnnx.schema.ops.resize import Resize, Taps
 _UNROLLED = (1, 2, 4)  # numbers of taps that have kernels of their own
 
 
-def _supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
+def supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
     if inputs[0].dtype != np.float32 or inputs[0].rank == 0:
         return f"no kernel for {inputs[0]}"
     try:
@@ -29,12 +29,14 @@ def _supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
     return "no kernel for extrapolation" if any(t is not None and t.outside is not None for t in taps) else None
 
 
-@creator(Resize, supports=_supports)
+@creator(Resize, supports=supports)
 def create(op: Resize, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return _Resize(op, backend, inputs, outputs)
+    return ResizeExecution(op, backend, inputs, outputs)
 
 
-class _Resize(Execution):
+class ResizeExecution(Execution):
+    """Planes [height, width] → [rows, columns], by tables of the positions and weights that make up each row and column."""
+
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend)
         dims = list(zip(inputs[0].shape, op.scalings(*(*inputs, None, None, None)[:4]), strict=True))
