@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,8 +18,7 @@ def flushed(weights: np.ndarray) -> np.ndarray:
     return weights
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
+class Tiling(NamedTuple):
     """A tile is `rows` rows × `vectors` vectors of `lanes` floats; `fma`: whether multiply-adds are one instruction.
 
     `dot`: how products of bytes are made (a mode of kernels/dot.py).

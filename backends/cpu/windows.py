@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,8 +15,7 @@ Three = tuple[int, int, int]
 _MOST_TAPS = 1 << 16
 
 
-@dataclass(frozen=True, slots=True)
-class Windows:
+class Windows(NamedTuple):
     """Windows over D × H × W images. Dims in which nothing slides (size, kernel and output 1) are left out of the original ones."""
 
     input: Three
@@ -106,7 +105,7 @@ class Windows:
 
     def band(self, height: int) -> Windows:
         """The same windows for the first `height` rows of the output alone."""
-        return replace(self, output=(self.output[0], height, self.output[2]))
+        return self._replace(output=(self.output[0], height, self.output[2]))
 
     def tap_offsets(self) -> np.ndarray:
         """Elements from an output pixel's place in a spread channel to each tap, in the weights' order.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ _FLOAT32 = np.dtype("float32")
 _ROWS_WORTH_PACKING = 6
 
 
-@dataclass(frozen=True, slots=True)
-class Operands:
+class Operands(NamedTuple):
     """activation(alpha * a' @ b' + bias + residual): which input is what (an index or None), and how much each counts."""
 
     transpose_a: bool = False

@@ -4,8 +4,6 @@ Addresses are those of tensors, arrays and tables that the execution keeps alive
 numba: the running side reads this module too.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 
