@@ -16,8 +16,8 @@ class DeviceTensor:
     """A tensor of fixed dtype and shape in a device's memory.
 
     `memory` is the device's own handle (on the CPU a uint8 ndarray, elsewhere a buffer object), `offset` the tensor's first byte in
-    it. `constant` is the host array of a weight (None for what is computed): an execution may pack it anew, once, with
-    `Backend.packed`.
+    it. `constant` is the host array of a weight (None for what is computed): an execution may pack it anew, once for all
+    sessions, with the backend's SharedWeights.
     """
 
     __slots__ = ("backend", "constant", "memory", "name", "offset", "spec")

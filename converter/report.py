@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
+from mnnx.schema.model import Dim, dims_text
+
 
 @dataclass(frozen=True)
 class PassResult:
@@ -29,7 +31,7 @@ class ConversionReport:
     ops_before: Counter[str]
     ops_after: Counter[str]
     passes: list[PassResult]
-    dynamic_dims: dict[str, tuple[int | str | None, ...]]  # inputs with open dims
+    dynamic_dims: dict[str, tuple[Dim, ...]]  # inputs with open dims
     source_bytes: int
     target_bytes: int
     seconds: float
@@ -41,7 +43,7 @@ class ConversionReport:
             ("size", f"{self.source_bytes / 2**20:.2f} MiB → {self.target_bytes / 2**20:.2f} MiB"),
             (
                 "dynamic",
-                "; ".join(f"{name} {_dims(dims)}" for name, dims in self.dynamic_dims.items()) or "nothing: every input shape is fixed",
+                "; ".join(f"{name} {dims_text(dims)}" for name, dims in self.dynamic_dims.items()) or "nothing: every input shape is fixed",
             ),
             ("time", f"{self.seconds:.2f} s"),
         ]
@@ -58,7 +60,3 @@ class ConversionReport:
             lines.append(f"{result.name}: {result.total} in {result.seconds * 1e3:.0f} ms")
             lines += [f"  {count:5d}  {what}" for what, count in sorted(result.counts.items())]
         return "\n".join(lines)
-
-
-def _dims(dims: tuple[int | str | None, ...]) -> str:
-    return "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"

@@ -116,8 +116,7 @@ class GraphRunner:
         if all(spec is not None or value is None for spec, value in zip(specs, values, strict=True)):
             try:
                 with blaming(node, values):
-                    inferred = node.op.infer(*specs)
-                wanted = inferred if isinstance(inferred, tuple) else (inferred,)
+                    wanted = node.op.infer_all(*specs)
                 check_limits(node, wanted, self.runtime.limits)
             except DataDependent:
                 pass  # only the computation itself knows its result's shape

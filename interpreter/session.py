@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +104,7 @@ class Session:
                         f"input {tensor.name!r} has open dims {list(tensor.shape)} ({tensor.dims}): call resize first, or give run a feed"
                     )
             return [None if t.kind == "optional" and not t.filled else t.data() for t in self.inputs.values()]
-        if unknown := [name for name in feed if name not in self.inputs]:
-            raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, self.inputs)) or 'none'}")
+        self._check_inputs(feed)
         values = []
         for name, tensor in self.inputs.items():
             if name not in feed:
@@ -118,6 +117,10 @@ class Session:
                 tensor.note_shape(value.shape)
             values.append(value)
         return values
+
+    def _check_inputs(self, names: Iterable[str]) -> None:
+        if unknown := [name for name in names if name not in self.inputs]:
+            raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, self.inputs)) or 'none'}")
 
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
         if isinstance(names, str):
@@ -145,8 +148,7 @@ class Session:
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Sets input shapes and plans the model for them; outputs' shapes are known afterwards, as far as data doesn't decide them."""
         with self._exclusive():
-            if unknown := [name for name in shapes if name not in self.inputs]:
-                raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, self.inputs)) or 'none'}")
+            self._check_inputs(shapes)
             for name, shape in shapes.items():
                 self.inputs[name].set_shape(shape)
             self._prepare()

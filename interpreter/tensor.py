@@ -10,7 +10,7 @@ import numpy as np
 from mnnx.errors import InputError, SessionStateError
 from mnnx.interpreter.pymnn_tensor import PyMnnTensor, Tensor_DimensionType_Caffe, host_array
 from mnnx.schema import dtypes
-from mnnx.schema.model import Dim, Value
+from mnnx.schema.model import Dim, Value, dims_text
 
 
 class Tensor(PyMnnTensor):
@@ -117,7 +117,7 @@ class SessionTensor(Tensor):
             raise InputError(f"input {self.name!r}: dims must not be negative, got {list(shape)}")
         if self.dims is None:
             return
-        wanted = "[" + ", ".join("?" if d is None else str(d) for d in self.dims) + "]"
+        wanted = dims_text(self.dims)
         if len(shape) != len(self.dims):
             raise InputError(f"input {self.name!r} wants the shape {wanted} (rank {len(self.dims)}), got {list(shape)} (rank {len(shape)})")
         for axis, (got, dim) in enumerate(zip(shape, self.dims, strict=True)):

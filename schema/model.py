@@ -6,6 +6,8 @@ further inputs of the If, Loop or Scan op, after its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mnnx.schema.ops.base import Op
@@ -13,6 +15,11 @@ from mnnx.schema.records import Record
 
 #: What a dim can be: its size, the name of a symbolic size, or None where nothing is known of it.
 Dim = int | str | None
+
+
+def dims_text(dims: Sequence[Dim] | None) -> str:
+    """A shape for people: `?` for a dim of which nothing is known."""
+    return "any rank" if dims is None else "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
 
 
 class Value(Record):

@@ -127,11 +127,11 @@ def _fixed_shape(tensor: Tensor, options: FeedOptions) -> tuple[int, ...] | None
 
 
 def _open_message(tensors: list[Tensor]) -> str:
-    from mnnx.tools.tables import dims
+    from mnnx.schema.model import dims_text
 
     example = tensors[0]
     sizes = ",".join(str(d) if isinstance(d, int) else "1" if axis == 0 else "SIZE" for axis, d in enumerate(example.dims or (1,)))
-    found = ", ".join(f"{t.name!r} {dims(t.dims)}" for t in tensors)
+    found = ", ".join(f"{t.name!r} {dims_text(t.dims)}" for t in tensors)
     return (
         f"these inputs have open dims: {found}. Give their shapes, e.g. --shape {example.name}={sizes}, or the dims by name: --dim DIM=SIZE"
     )

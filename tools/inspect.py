@@ -98,6 +98,7 @@ def _nodes(graph: Graph) -> list[dict[str, Any]]:
 
 
 def _print(report: dict[str, Any]) -> None:
+    from mnnx.schema.model import dims_text
     from mnnx.tools import tables
 
     weights = ", ".join(f"{name} {tables.size(n)}" for name, n in report["weight_bytes_by_dtype"].items())
@@ -115,15 +116,15 @@ def _print(report: dict[str, Any]) -> None:
     else:
         least = tables.size(plan["arena_lower_bound_bytes"])
         rows += [
-            ("plan for", ", ".join(f"{name} {tables.dims(shape)}" for name, shape in plan["shapes"].items()) or "no inputs"),
-            ("gives", ", ".join(f"{name} {tables.dims(shape)}" for name, shape in plan["outputs"].items()) or "shapes that depend on data"),
+            ("plan for", ", ".join(f"{name} {dims_text(shape)}" for name, shape in plan["shapes"].items()) or "no inputs"),
+            ("gives", ", ".join(f"{name} {dims_text(shape)}" for name, shape in plan["outputs"].items()) or "shapes that depend on data"),
             ("FLOPs", f"{plan['flops']:,} (a multiply-add counts as two)"),
             ("memory", f"arena {tables.size(plan['arena_bytes'])} (at least {least}), weights {tables.size(report['weight_bytes'])}"),
             ("ops run on", ", ".join(f"{name} {count}" for name, count in plan["backends"].items()) or "nothing: all is constant"),
         ]
     tables.print_pairs(rows)
     for title in ("inputs", "outputs"):
-        cells = [[v["name"], v["dtype"] if v["kind"] == "tensor" else v["kind"], tables.dims(v["shape"])] for v in report[title]]
+        cells = [[v["name"], v["dtype"] if v["kind"] == "tensor" else v["kind"], dims_text(v["shape"])] for v in report[title]]
         tables.print_table(f"\n{title}", ["name", "dtype", "shape"], cells)
     tables.print_table("\nops", ["op", ">count"], report["ops"].items())
     graph = None

@@ -94,11 +94,11 @@ def _support(key: tuple[str, str], schemas: dict[tuple[str, str], OpSchema], imp
 
 def _backends(name: str) -> dict[str, str]:
     from mnnx.backends.backend import Backend, backend_creator, backend_names
-    from mnnx.interpreter.plan import CONTROL_FLOW
+    from mnnx.interpreter.control_flow import RUNNERS
     from mnnx.schema.ops.base import load_all
 
     op_class = load_all().get(name)
-    if op_class in CONTROL_FLOW:
+    if op_class in RUNNERS:
         return dict.fromkeys(backend_names(), "interpreter")
     kinds = {}
     for backend in backend_names():

@@ -63,8 +63,3 @@ def size(nbytes: int) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.2f} {unit}"
     return f"{nbytes} B"
-
-
-def dims(shape: Sequence[int | str | None] | None) -> str:
-    """A shape for people: `?` for a dim of which nothing is known."""
-    return "any rank" if shape is None else "[" + ", ".join("?" if d is None else str(d) for d in shape) + "]"

@@ -167,9 +167,10 @@ def _tensors(proto: onnx.ModelProto) -> int:
 
 
 def _print(model: str, reference: str, rows: list[dict[str, Any]], first: dict[str, Any] | None, problem: str | None) -> None:
-    from mnnx.tools.tables import dims, print_table
+    from mnnx.schema.model import dims_text
+    from mnnx.tools.tables import print_table
 
-    cells = [[r["name"], r["dtype"], "" if r["shape"] is None else dims(r["shape"]), *_verdict(r)] for r in rows]
+    cells = [[r["name"], r["dtype"], "" if r["shape"] is None else dims_text(r["shape"]), *_verdict(r)] for r in rows]
     print_table(f"{model}: mnnx against {reference}", ["output", "dtype", "shape", "", ">max error", ">allowed", "note"], cells)
     if all(row["equal"] for row in rows):
         click.echo("all outputs agree")

@@ -45,19 +45,19 @@ class CpuBackend(Backend):
         return compiled_count() - self._compiled_before
 
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
-        found = creators.find(op)
+        found = creators.find(type(op))
         reason = "no execution" if found is None else found[1](op, inputs, outputs)
         return None if reason is None or registry.find(type(op)) else f"{op.name}: {reason}"
 
     def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
-        found = creators.find(op)
+        found = creators.find(type(op))
         if found is not None and found[1](op, inputs, outputs) is None:
             return found[0](op, self, inputs, outputs)
         return HostExecution(op, self)
 
     @classmethod
     def execution_kind(cls, op_class: type[Op]) -> str:
-        if creators.find_for(op_class) is not None:
+        if creators.find(op_class) is not None:
             return "native"
         return "numpy" if registry.find(op_class) else ""
 

@@ -13,12 +13,7 @@ creator = Creators()
 _LOADED: set[str] = set()
 
 
-def find(op: Op) -> tuple[Creator, Support] | None:
-    """As `find_for`, for an op's class."""
-    return find_for(type(op))
-
-
-def find_for(op_class: type[Op]) -> tuple[Creator, Support] | None:
+def find(op_class: type[Op]) -> tuple[Creator, Support] | None:
     """How to make native executions of an op class, and the check whether that serves given Specs; None where there is none."""
     _load(family(op_class))
     found = creator.find(op_class)

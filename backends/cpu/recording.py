@@ -52,9 +52,8 @@ class RecordingBackend(CpuBackend):
 
     def record(self, op: Op, inputs: Specs) -> None:
         """Notes the kernels of one op; inputs with values are constants. Ops without a native execution for them need none."""
-        inferred = op.infer(*inputs)
-        outputs = inferred if isinstance(inferred, tuple) else (inferred,)
-        found = creators.find(op)
+        outputs = op.infer_all(*inputs)
+        found = creators.find(type(op))
         if found is None or found[1](op, inputs, outputs) is not None:
             return
         execution = found[0](op, self, inputs, outputs)

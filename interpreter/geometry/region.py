@@ -1,4 +1,4 @@
-"""Arithmetic on the regions of a Raster: merging dims, splitting deep ones, and telling copies of whole tensors (views)."""
+"""Arithmetic on the regions of a Raster: merging dims, splitting deep ones, and telling what needs no copy (views)."""
 
 from __future__ import annotations
 
@@ -99,9 +99,3 @@ def piece(raster: Raster) -> tuple[int, int] | None:
     if region.source_index == FILL or region.source_strides != (1,) or region.target_strides != (1,):
         return None
     return region.source_index, region.source_offset
-
-
-def is_view(raster: Raster, source_size: int) -> bool:
-    """Whether it copies one whole source (of `source_size` elements) to the whole target, in order: then it needs no work."""
-    found = piece(raster)
-    return found is not None and found[1] == 0 and source_size == math.prod(raster.shape)

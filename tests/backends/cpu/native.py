@@ -20,7 +20,7 @@ class Native:
         self.backend = CpuBackend(ScheduleConfig(num_threads=threads), SharedWeights())
         specs = [None if a is None else Spec(a.dtype, a.shape, a if i in constants else None) for i, a in enumerate(inputs)]
         self.specs = op.infer_all(*specs)[:outputs]
-        create, supports = creators.find(op)
+        create, supports = creators.find(type(op))
         if reason := supports(op, specs, self.specs):
             raise ValueError(reason)
         self.execution = execution = create(op, self.backend, specs, self.specs)
