@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,12 +10,12 @@ from mnnx.errors import InputError, SessionStateError
 from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 from mnnx.interpreter.tensor import SessionTensor, Tensor
 from mnnx.interpreter.unit import OperatorInfo
+from mnnx.schema.log import log
 from mnnx.schema.model import Value
 
 if TYPE_CHECKING:
     from mnnx.interpreter.session import Session
 
-_LOG = logging.getLogger("mnnx")
 #: MNN's numbers of devices.
 _FORWARD_TYPES = {0: "cpu", 1: "metal", 2: "cuda", 3: "opencl", 6: "opengl", 7: "vulkan", 8: "hiai", 9: "trt"}
 _LEVELS = {0: "normal", 1: "high", 2: "low", "normal": "normal", "high": "high", "low": "low"}
@@ -113,7 +112,7 @@ class PyMnnInterpreter:
 
     def setCacheFile(self, path: str) -> None:
         """Writes nothing to `path`: compiled kernels are cached for all models in one folder (MNNX_CACHE_DIR, see docs/pymnn.md)."""
-        _LOG.info("setCacheFile(%r): kernels are cached in the folder that MNNX_CACHE_DIR names, no file per model is written", path)
+        log().info("setCacheFile(%r): kernels are cached in the folder that MNNX_CACHE_DIR names, no file per model is written", path)
 
     def updateCacheFile(self, session: Session, flag: int = 0) -> int:
         """0: a kernel is in the cache as soon as it has been compiled."""

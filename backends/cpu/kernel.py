@@ -9,7 +9,6 @@ compiling imports numba, and only loading from the cache imports llvmlite.
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
 import threading
@@ -20,6 +19,7 @@ from typing import Any
 from mnnx.backends.cpu import kernel_bundles, kernel_cache
 from mnnx.backends.cpu.target import Level, Target
 from mnnx.errors import BackendError
+from mnnx.schema.log import log
 
 try:
     from _blake2 import blake2b  # hashlib's own, without OpenSSL, whose loading takes as long as that of all kernels
@@ -29,7 +29,6 @@ except ImportError:
 #: What kernels, the compiler's wrapper and the team agree on; raised whenever that changes.
 ABI = 3
 
-_LOG = logging.getLogger("mnnx")
 _SOURCES = Path(__file__).with_name("kernels")
 _IMPORT = re.compile(r"from mnnx\.backends\.cpu\.kernels(?:\.(\w+))? import ([^\n(]+|\([^)]*\))")
 
@@ -119,7 +118,7 @@ def object_code(item: Kernel, target: Target) -> tuple[bytes, bool]:
 
     start = time.perf_counter()
     code = compile_kernel(item.name, dict(item.parameters), symbol(identity), target)
-    _LOG.debug("compiled %r for %s in %.0f ms", item, target.identity, (time.perf_counter() - start) * 1e3)
+    log().debug("compiled %r for %s in %.0f ms", item, target.identity, (time.perf_counter() - start) * 1e3)
     cache.write(identity, code)
     return code, True
 
@@ -149,7 +148,7 @@ class _Loader:
                 "bundle for this machine on another one (mnnx kernels build)"
             ) from error
         if new and not self.compiled:
-            _LOG.info("compiling kernels for %s, which are then kept in %s", target.level.name, kernel_cache.default_folder())
+            log().info("compiling kernels for %s, which are then kept in %s", target.level.name, kernel_cache.default_folder())
         self.compiled += new
         return self._load(code, name)
 

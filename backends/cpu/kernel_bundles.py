@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import logging
 import os
 import struct
 import sys
@@ -17,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mnnx.backends.cpu import kernel_cache
+from mnnx.schema.log import log
 
-_LOG = logging.getLogger("mnnx")
 _PACKAGE = Path(__file__).with_name("bundles")
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _SHARED_LIBRARY = 3
@@ -111,7 +110,7 @@ def _open(path: Path) -> ctypes.CDLL | None:
     except OSError as error:
         reason = str(error)
     if reason:
-        _LOG.warning("the kernel bundle %s is left out: %s", path, reason)
+        log().warning("the kernel bundle %s is left out: %s", path, reason)
     return None
 
 

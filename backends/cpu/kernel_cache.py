@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import logging
 import os
 import sys
 from pathlib import Path
 
+from mnnx.schema.log import log
+
 _MAGIC = b"mnnx-kernel "
 _LIMIT_BYTES = 256 << 20
-_LOG = logging.getLogger("mnnx")
 
 
 def default_folder() -> Path:
@@ -51,7 +51,7 @@ class KernelCache:
             return None
         header, _, code = data.partition(b"\n")
         if header != _header(code):
-            _LOG.warning("the cached kernel %s is damaged and will be compiled again", self._path(identity))
+            log().warning("the cached kernel %s is damaged and will be compiled again", self._path(identity))
             return None
         return code
 
@@ -101,7 +101,7 @@ class KernelCache:
     def _give_up(self, error: OSError) -> None:
         if self._usable:
             self._usable = False
-            _LOG.warning("kernels aren't cached: %s (set MNNX_CACHE_DIR to a folder that can be written)", error)
+            log().warning("kernels aren't cached: %s (set MNNX_CACHE_DIR to a folder that can be written)", error)
 
 
 def _header(code: bytes) -> bytes:

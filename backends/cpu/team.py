@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import threading
 import weakref
@@ -13,8 +12,8 @@ import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.kernel import kernel
+from mnnx.schema.log import log
 
-_LOG = logging.getLogger("mnnx")
 _BLOCK = 128  # bytes of the team's memory per thread
 _RUNS = slice(8, 10)  # the int64 words that count runs
 _NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
@@ -29,7 +28,7 @@ class Team:
     def __init__(self, threads: int, cpu_ids: Sequence[int] = ()):
         self.threads = threads if threads == 1 or _has_semaphores() else 1
         if self.threads != threads:
-            _LOG.warning("this platform has no process-private semaphores: sessions run on one thread")
+            log().warning("this platform has no process-private semaphores: sessions run on one thread")
         self._cpu_ids = tuple(cpu_ids)
         self._run = _native("team.run")
         self._quiesce = _native("team.quiesce") if self.threads > 1 else None
@@ -87,7 +86,7 @@ def _work(worker, memory: np.ndarray, thread: int, threads: int, cpu_ids: tuple[
         try:
             os.sched_setaffinity(0, {cpu})
         except (OSError, AttributeError) as error:
-            _LOG.warning("thread %d can't be bound to CPU %d: %s", thread, cpu, error)
+            log().warning("thread %d can't be bound to CPU %d: %s", thread, cpu, error)
     worker(address_of(memory), thread, threads)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import pkgutil
 import re
 from functools import cache
 from pathlib import Path
@@ -224,6 +223,8 @@ def _homes() -> dict[str, str]:
 
 def load_all() -> dict[str, type[Op]]:
     """All operator definitions, by canonical name."""
+    import pkgutil
+
     import mnnx.schema.ops as package
 
     for module in pkgutil.iter_modules(package.__path__):

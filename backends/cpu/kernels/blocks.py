@@ -5,10 +5,28 @@ numba: the running side reads this module too.
 """
 
 import math
-from typing import NamedTuple
+from typing import Any, ClassVar
 
 
-class Product(NamedTuple):
+class Block(tuple):
+    """A tuple whose fields are given by their place or their name; cheaper to define than a NamedTuple."""
+
+    _fields: ClassVar[tuple[str, ...]]
+
+    def __init_subclass__(cls) -> None:
+        cls._fields = tuple(cls.__annotations__)
+
+    def __new__(cls, *values: Any, **named: Any):
+        rest = cls._fields[len(values) :]
+        if named.keys() != set(rest) or len(values) > len(cls._fields):
+            raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)}")
+        return super().__new__(cls, (*values, *(named[name] for name in rest)))
+
+    def _replace(self, **changes: Any):
+        return type(self)(**(dict(zip(self._fields, self, strict=True)) | changes))
+
+
+class Product(Block):
     """gemm.product: c = activation(a @ b + bias + residual) for every item of a batch."""
 
     a: int  # rows of `depth` floats
@@ -32,7 +50,7 @@ class Product(NamedTuple):
     panel_chunks: int  # and its panels
 
 
-class Pack(NamedTuple):
+class Pack(Block):
     """gemm.pack: the matrices b of a batch → panels [depth][columns of a tile], missing columns zero."""
 
     b: int
@@ -46,7 +64,7 @@ class Pack(NamedTuple):
     factor: int  # float32: what b is multiplied by
 
 
-class Transpose(NamedTuple):
+class Transpose(Block):
     """gemm.transpose: matrices [rows][columns] → [columns][rows]."""
 
     source: int
@@ -56,7 +74,7 @@ class Transpose(NamedTuple):
     columns: int
 
 
-class Geometry(NamedTuple):
+class Geometry(Block):
     """How an image is spread (see spread.py)."""
 
     depth: int
@@ -76,7 +94,7 @@ class Geometry(NamedTuple):
     column_pad: int
 
 
-class Spread(NamedTuple):
+class Spread(Block):
     """spread.images; the words of Geometry follow."""
 
     source: int
@@ -88,7 +106,7 @@ class Spread(NamedTuple):
     fill: int  # float32: what the padding holds
 
 
-class Convolution(NamedTuple):
+class Convolution(Block):
     """convolution.product: weights [M, depth] times pixels [depth, P] for every group of every image."""
 
     source: int
@@ -129,7 +147,7 @@ PACK, MULTIPLY = 1, 2
 SLIDE_ROWS = 7
 
 
-class Slide(NamedTuple):
+class Slide(Block):
     """Windows over every channel on its own (`make_slide`); the words of Geometry follow."""
 
     source: int
@@ -163,7 +181,7 @@ class Slide(NamedTuple):
     spread_bytes: int  # of one channel's band in a slot
 
 
-class Gather(NamedTuple):
+class Gather(Block):
     """convolution.gather: the output of a transposed convolution from the terms [channels][taps][input pixels]."""
 
     terms: int
@@ -197,7 +215,7 @@ class Gather(NamedTuple):
     slot_bytes: int
 
 
-class Recurrent(NamedTuple):
+class Recurrent(Block):
     """recurrent.layer: all directions of an LSTM, GRU or RNN."""
 
     gates: int  # the inputs' part of the gates: rows per direction, time and sequence
@@ -234,7 +252,7 @@ class Recurrent(NamedTuple):
     parameters: int  # of no activation, two floats
 
 
-class Linear(NamedTuple):
+class Linear(Block):
     """quantized.linear: `rows` rows of `row` elements, each with a scale and zero point (or, per_element, one per element of a row)."""
 
     x: int
@@ -247,7 +265,7 @@ class Linear(NamedTuple):
     block: int  # elements that a chunk takes at least
 
 
-class DynamicRange(NamedTuple):
+class DynamicRange(Block):
     """quantized.range and quantized.scale."""
 
     x: int
@@ -258,7 +276,7 @@ class DynamicRange(NamedTuple):
     zero: int
 
 
-class DotRows(NamedTuple):
+class DotRows(Block):
     """dot.rows: rows of bytes → rows of words (see dot.py) and their sums."""
 
     source: int
@@ -271,7 +289,7 @@ class DotRows(NamedTuple):
     flip: int
 
 
-class DotProduct(NamedTuple):
+class DotProduct(Block):
     """dot.product: c = (a - zero) @ (b - its zero points) in int32."""
 
     a: int  # rows of words
@@ -293,7 +311,7 @@ class DotProduct(NamedTuple):
     panel_chunks: int
 
 
-class DotSpread(NamedTuple):
+class DotSpread(Block):
     """dot.spread: images of bytes → spread images of elements of words; the words of Geometry follow."""
 
     source: int
@@ -307,7 +325,7 @@ class DotSpread(NamedTuple):
     flip: int
 
 
-class DotConvolution(NamedTuple):
+class DotConvolution(Block):
     """dot.convolution: weights [M, depth] times pixels [depth, P] for every group of every image, in int32."""
 
     source: int  # spread images
@@ -341,7 +359,7 @@ class DotConvolution(NamedTuple):
     slot_bytes: int
 
 
-class Reduction(NamedTuple):
+class Reduction(Block):
     """pooling.whole: one number per row of a matrix."""
 
     source: int
