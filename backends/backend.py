@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from mnnx.backends.mapped import forget_pages
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.ops.base import Op, Spec
@@ -82,6 +83,7 @@ class SharedWeights:
         with self.lock:
             if where not in self.packed:
                 self.packed[where] = (array, pack(array))  # the array stays, so that its address stays its own
+                forget_pages(array)
             return self.packed[where][1]
 
 

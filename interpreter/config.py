@@ -4,29 +4,43 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from typing import Any
 
 from mnnx.errors import InputError
 
 _LEVELS = ("low", "normal", "high")
 
 
-@dataclass(frozen=True)
-class BackendConfig:
+class _Config:
+    """Values that are set once; equal where all of them are. (`@dataclass` would make up a tenth of what importing the package takes.)"""
+
+    def __init__(self, **values: Any):
+        self.__dict__.update(values)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"a {type(self).__name__} can't be changed; make another one")
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash((type(self), *vars(self).values()))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+class BackendConfig(_Config):
     """Hints to a backend, each "low", "normal" or "high". precision "low" allows half-precision storage."""
 
-    precision: str = "high"
-    memory: str = "normal"
-    power: str = "normal"
-
-    def __post_init__(self) -> None:
-        for name in ("precision", "memory", "power"):
-            if getattr(self, name) not in _LEVELS:
-                raise InputError(f"BackendConfig.{name} must be one of {', '.join(_LEVELS)}; it is {getattr(self, name)!r}")
+    def __init__(self, precision: str = "high", memory: str = "normal", power: str = "normal"):
+        super().__init__(precision=precision, memory=memory, power=power)
+        for name, value in vars(self).items():
+            if value not in _LEVELS:
+                raise InputError(f"BackendConfig.{name} must be one of {', '.join(_LEVELS)}; it is {value!r}")
 
 
-@dataclass(frozen=True)
-class Limits:
+class Limits(_Config):
     """What a model may ask for before it is stopped with LimitExceeded. Raise them for models that honestly need more.
 
     tensor_bytes: the size of one tensor. memory_bytes: what the planned memory of one graph may take, and what a
@@ -34,9 +48,12 @@ class Limits:
     The environment variables MNNX_MAX_TENSOR_MB, MNNX_MAX_MEMORY_MB and MNNX_MAX_ITERATIONS change the defaults.
     """
 
-    tensor_bytes: int = field(default_factory=lambda: _environment("MNNX_MAX_TENSOR_MB", 1024) << 20)
-    memory_bytes: int = field(default_factory=lambda: _environment("MNNX_MAX_MEMORY_MB", 1536) << 20)
-    iterations: int = field(default_factory=lambda: _environment("MNNX_MAX_ITERATIONS", 65536))
+    def __init__(self, tensor_bytes: int | None = None, memory_bytes: int | None = None, iterations: int | None = None):
+        super().__init__(
+            tensor_bytes=_environment("MNNX_MAX_TENSOR_MB", 1024) << 20 if tensor_bytes is None else tensor_bytes,
+            memory_bytes=_environment("MNNX_MAX_MEMORY_MB", 1536) << 20 if memory_bytes is None else memory_bytes,
+            iterations=_environment("MNNX_MAX_ITERATIONS", 65536) if iterations is None else iterations,
+        )
 
 
 def _environment(name: str, default: int) -> int:
@@ -48,24 +65,33 @@ def _environment(name: str, default: int) -> int:
     return int(text)
 
 
-@dataclass(frozen=True)
-class ScheduleConfig:
+class ScheduleConfig(_Config):
     """What `Interpreter.create_session` wants to know.
 
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
     may use. cpu_ids: CPUs to pin worker threads to (empty: any). save_tensors: names of tensors inside the model to keep as outputs.
     """
 
-    backend: str = "cpu"
-    num_threads: int = 0
-    backup: str = "cpu"
-    backend_config: BackendConfig = field(default_factory=BackendConfig)
-    cpu_ids: Sequence[int] = ()
-    limits: Limits = field(default_factory=Limits)
-    save_tensors: Sequence[str] = ()
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.num_threads, int) or isinstance(self.num_threads, bool) or not 0 <= self.num_threads <= 256:
-            raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {self.num_threads!r}")
+    def __init__(
+        self,
+        backend: str = "cpu",
+        num_threads: int = 0,
+        backup: str = "cpu",
+        backend_config: BackendConfig | None = None,
+        cpu_ids: Sequence[int] = (),
+        limits: Limits | None = None,
+        save_tensors: Sequence[str] = (),
+    ):
+        super().__init__(
+            backend=backend,
+            num_threads=num_threads,
+            backup=backup,
+            backend_config=BackendConfig() if backend_config is None else backend_config,
+            cpu_ids=tuple(cpu_ids),
+            limits=Limits() if limits is None else limits,
+            save_tensors=tuple(save_tensors),
+        )
+        if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
+            raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
         if not isinstance(self.backend_config, BackendConfig):
-            raise InputError(f"ScheduleConfig.backend_config must be a BackendConfig; it is {self.backend_config!r}")
+            raise InputError(f"ScheduleConfig.backend_config must be a BackendConfig; it is {backend_config!r}")

@@ -5,6 +5,7 @@ all begins, then all ends.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from mnnx.schema.ops.base import require
@@ -70,6 +71,7 @@ def resolve_pads(auto_pad: str, pads: Sizes, sizes: Sizes, kernel: Sizes, stride
     return _halves(totals, larger_first=auto_pad == "SAME_LOWER")
 
 
+@lru_cache(256)
 def window_geometry(
     sizes: Sizes, kernel: Sizes, strides: Sizes, dilations: Sizes, pads: Sizes, auto_pad: str, ceil_mode: bool = False
 ) -> ConvGeometry:
