@@ -137,7 +137,9 @@ class ImageProduct:
             x, scratch, channels, math.prod(windows.input), channel_bytes, windows.spread_rows, zero.address, signed, flip
         )  # fmt: skip
         chunks = min(channels * windows.spread_rows, backend.chunks(channels * windows.spread_size / 8))
-        backend.commands.record(kernel("dot.spread", lanes=tiling.lanes, mode=tiling.dot), arguments(*spread, *windows.geometry), chunks)
+        backend.commands.record(
+            kernel("dot_image.spread", lanes=tiling.lanes, mode=tiling.dot), arguments(*spread, *windows.geometry), chunks
+        )
         offsets = np.zeros(self.words * tiling.dot_group, np.int64)
         offsets[: self.depth] = (size * (np.arange(self.channels)[:, None] * windows.spread_size + windows.tap_offsets())).ravel()
         flags = np.zeros(backend.threads, np.int64)
@@ -174,5 +176,5 @@ class ImageProduct:
             slot_bytes=self.slot_bytes,
         )
         work = self.images * self.groups * self.panels * tiling.vectors * self.tiles * tiling.rows * self.words
-        convolution = kernel("dot.convolution", **tiling.dot_parameters)
+        convolution = kernel("dot_image.product", **tiling.dot_parameters)
         backend.commands.record(convolution, arguments(*block), min(self.tasks, backend.chunks(work)), (weights, biases, offsets, flags))

@@ -312,7 +312,7 @@ class DotProduct(Block):
 
 
 class DotSpread(Block):
-    """dot.spread: images of bytes → spread images of elements of words; the words of Geometry follow."""
+    """dot_image.spread: images of bytes → spread images of elements of words; the words of Geometry follow."""
 
     source: int
     target: int
@@ -326,7 +326,7 @@ class DotSpread(Block):
 
 
 class DotConvolution(Block):
-    """dot.convolution: weights [M, depth] times pixels [depth, P] for every group of every image, in int32."""
+    """dot_image.product: weights [M, depth] times pixels [depth, P] for every group of every image, in int32."""
 
     source: int  # spread images
     image_bytes: int
