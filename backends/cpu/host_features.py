@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import itertools
 import mmap
 import os
 import platform
-from pathlib import Path
 
-_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
-_MIDR = Path("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1")
+_CACHES = "/sys/devices/system/cpu/cpu0/cache"
+_MIDR = "/sys/devices/system/cpu/cpu0/regs/identification/midr_el1"
 
 #: x86: (leaf, subleaf, register of eax ebx ecx edx, bit) of the CPUID instruction → the feature's name in /proc/cpuinfo.
 _CPUID = {
@@ -111,11 +111,11 @@ def caches() -> dict[int, int]:
     sizes: dict[int, int] = {}
     users: dict[int, int] = {}
     with contextlib.suppress(OSError, ValueError):
-        for folder in _CACHES.glob("index*"):
-            if (folder / "type").read_text().strip() != "Instruction":
-                level, text = int((folder / "level").read_text()), (folder / "size").read_text().strip()
-                sizes[level] = int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
-                users[level] = int((folder / "shared_cpu_map").read_text().strip().replace(",", ""), 16).bit_count()
+        for index in itertools.count():
+            kind, level, text, shared = (_read(f"{_CACHES}/index{index}/{name}") for name in ("type", "level", "size", "shared_cpu_map"))
+            if kind != "Instruction":
+                sizes[int(level)] = int(text.rstrip("KMG")) << {"K": 10, "M": 20, "G": 30}.get(text[-1:], 0)
+                users[int(level)] = int(shared.replace(",", ""), 16).bit_count()
     if users.get(1) and users.get(2):
         sizes[2] //= max(1, users[2] // users[1])
     return sizes
@@ -124,6 +124,11 @@ def caches() -> dict[int, int]:
 def core() -> str:
     """LLVM's name for an Arm core that is known; else empty."""
     try:
-        return _PARTS.get(int(_MIDR.read_text(), 0) >> 4 & 0xFFF, "")
+        return _PARTS.get(int(_read(_MIDR), 0) >> 4 & 0xFFF, "")
     except (OSError, ValueError):
         return ""
+
+
+def _read(path: str) -> str:
+    with open(path, encoding="ascii") as file:
+        return file.read().strip()

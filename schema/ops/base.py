@@ -12,7 +12,6 @@ import math
 import os
 import re
 from functools import cache
-from pathlib import Path
 from typing import Any, ClassVar, get_args, get_origin
 
 import numpy as np
@@ -20,7 +19,7 @@ import numpy as np
 from mnnx.schema import dtypes
 
 OPS: dict[str, type[Op]] = {}
-_DEFINITION = re.compile(r'^@op\("([^"]+)"\)', re.MULTILINE)
+_DEFINITION = re.compile(rb'\n@op\("([^"]+)"\)')
 
 
 class DataDependent(Exception):
@@ -216,9 +215,13 @@ def find(name: str) -> type[Op] | None:
 @cache
 def _homes() -> dict[str, str]:
     """Name → the module that defines it, by the text of the modules; what isn't seen there is found by `load_all`."""
-    folder = Path(__file__).parent
-    texts = {file: (folder / file).read_text(encoding="utf-8") for file in os.listdir(folder) if file.endswith(".py")}
-    return {name: file.removesuffix(".py") for file, text in texts.items() for name in _DEFINITION.findall(text)}
+    folder = os.path.dirname(__file__)
+    found = {}
+    for file in os.listdir(folder):
+        if file.endswith(".py"):
+            with open(f"{folder}/{file}", "rb") as stream:
+                found.update((name.decode(), file.removesuffix(".py")) for name in _DEFINITION.findall(stream.read()))
+    return found
 
 
 def load_all() -> dict[str, type[Op]]:
