@@ -8,6 +8,7 @@ import numpy as np
 
 from mnnx.backends.backend import Execution
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.interpreter.flops import flops
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import Op
 from mnnx.schema.records import Record
@@ -31,11 +32,12 @@ class HostValue:
 
 
 class OperatorInfo(NamedTuple):
-    """What a callback is told of the op that is about to run, or has run."""
+    """What a callback is told of the op that is about to run, or has run. flops: see `flops.py`."""
 
     name: str
     type: str
     backend: str
+    flops: int = 0
 
     def getName(self) -> str:  # noqa: N802 - PyMNN's names
         return self.name
@@ -69,4 +71,5 @@ class Unit(Record):
 
     @property
     def info(self) -> OperatorInfo:
-        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name)
+        specs, results = ([tensor and tensor.spec for tensor in tensors] for tensors in (self.inputs, self.outputs))
+        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name, flops(self.node.op, specs, results))
