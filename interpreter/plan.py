@@ -16,7 +16,6 @@ from mnnx.backends.backend import Backend, Execution
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import LimitExceeded
 from mnnx.interpreter.faults import blaming, check_limits
-from mnnx.interpreter.flops import flops
 from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
 from mnnx.interpreter.memory import ALIGNMENT, Buffer, MemoryPlan, plan_memory
@@ -221,7 +220,7 @@ class Planner:
         working_memory = Buffer(nbytes, position, position) if nbytes else None
         self.steps.append(_Step(node, op, inputs, outputs, backend, reason, execution, working_memory))
         self._place_row(node, next(i for i in outputs if i >= 0), backend, reason)
-        self.flops += flops(node.op, specs, results)
+        self.flops += node.op.flops(specs, results)
 
     def _place_row(self, node: Node, output: int, backend: Backend, reason: str) -> None:
         self.placement.append(Placement(node.name, node.op.name, dtypes.name(self.specs[output].dtype), backend.name, reason))

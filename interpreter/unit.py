@@ -8,7 +8,6 @@ import numpy as np
 
 from mnnx.backends.backend import Execution
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.interpreter.flops import flops
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import Op
 from mnnx.schema.records import Record
@@ -32,7 +31,7 @@ class HostValue:
 
 
 class OperatorInfo(NamedTuple):
-    """What a callback is told of the op that is about to run, or has run. flops: see `flops.py`."""
+    """What a callback is told of the op that is about to run, or has run. flops: see `Op.flops`."""
 
     name: str
     type: str
@@ -72,4 +71,4 @@ class Unit(Record):
     @property
     def info(self) -> OperatorInfo:
         specs, results = ([tensor and tensor.spec for tensor in tensors] for tensors in (self.inputs, self.outputs))
-        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name, flops(self.node.op, specs, results))
+        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name, self.node.op.flops(specs, results))
