@@ -287,3 +287,33 @@ def test_tensor_is_there_at_the_level_that_keeps_it(session_of) -> None:
     session = session_of(_filled(MODELS["epilogue-fusion"][0]), level=1)
     feed = {"x": np.ones((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
     assert session.run(feed, outputs=["c"])["c"].shape == (1, 4, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            """agraph (float[1,3,6,6] x) => (float[1,4,4,4] y, float[4,3,3,3] w)
+            <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }""",
+            "w",
+        ),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { p = MatMul(x, w) y = Add(p, b) }", "b"),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { y = Gemm(x, w, b) }", "b"),
+    ],
+)
+def test_a_weight_that_is_an_output_too_keeps_its_name_and_value(text: str, name: str, session_of) -> None:
+    model = _filled(text)
+    weight = next(onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == name)
+    session = session_of(model)
+    feed = {key: np.ones(tensor.shape, np.float32) for key, tensor in session.inputs.items()}
+    results = session.run(feed)
+    assert list(results) == ["y", name]
+    np.testing.assert_array_equal(results[name], weight)
+    with pytest.raises(mnnx.InputError, match="has no tensor"):
+        session.run(feed, outputs=[f"{name}_2"])
+
+
+def test_a_changed_weight_doesnt_pass_for_the_models_own(session_of) -> None:
+    text = "agraph (float[1,3,6,6] x) => (float[1,4,4,4] y) <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }"
+    with pytest.raises(mnnx.InputError, match="no tensor 'w'"):
+        session_of(_filled(text)).run({"x": np.ones((1, 3, 6, 6), np.float32)}, outputs=["w"])
