@@ -15,6 +15,7 @@ from mnnx.interpreter.plan import Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.unit import HostValue, OperatorInfo
 from mnnx.schema import dtypes
+from mnnx.schema.log import log
 from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Spec
 
@@ -73,7 +74,10 @@ class GraphRunner:
         plan = plans.pop(key, None)
         if plan is None:
             nodes = self.nodes if previous is None else previous.remaining
+            before = self.runtime.kernels_compiled
             plan = Planner(self.graph, self.runtime, nodes, self.outputs, live, previous).build()
+            if compiled := self.runtime.kernels_compiled - before:
+                log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
             if len(plans) >= CACHED_PLANS:
                 plans.pop(next(iter(plans)))
         plans[key] = plan  # the newest use stands last
