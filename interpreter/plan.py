@@ -207,8 +207,9 @@ class Planner:
         found = piece(raster)
         if found is None or node.inputs[found[0]] in self.known or node.inputs[found[0]] in self.constants:
             return None
-        offset = found[1] * raster.dtype.itemsize
-        return (node.inputs[found[0]], offset) if offset % ALIGNMENT == 0 else None
+        root, first = self.views.get(node.inputs[found[0]], (node.inputs[found[0]], 0))
+        offset = first + found[1] * raster.dtype.itemsize
+        return (root, offset) if offset % ALIGNMENT == 0 else None
 
     def _add_step(self, node: Node, op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         specs = [None if i < 0 else self.specs[i] for i in inputs]

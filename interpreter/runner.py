@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.errors import BackendError
+from mnnx.errors import BackendError, InputError
 from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.pipeline import Hooks
@@ -106,6 +106,8 @@ class GraphRunner:
             results = self._run_on_host(node, values)
             if any(isinstance(value, list) for value in results):
                 self.runtime.count_collected(sum(value.nbytes for value in values if isinstance(value, np.ndarray)))
+        if any(i >= 0 for i in node.outputs[len(results) :]):
+            raise InputError(f"op {node.name!r} ({node.op.name}) has {len(results)} outputs, the model wants {len(node.outputs)} of it")
         if hooks:
             hooks.after(self._seen(node.outputs, results), info)
         return results

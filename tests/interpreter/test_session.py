@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import mnnx
-from mnnx import SessionStateError
+from mnnx import InputError, SessionStateError
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 MODEL = HEAD + "g (float[n,2] x) => (float[n,2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }"
@@ -115,13 +115,30 @@ def test_what_a_callback_raises_comes_through(session_of):
     with pytest.raises(ZeroDivisionError):
         session.run_with_callbacks(fail, fail, {"x": X})
     session.run({"x": X})
+    with pytest.raises(InputError, match="two functions"):
+        session.run_with_callbacks(None, fail, {"x": X})
+
+
+def test_what_a_callback_raises_inside_a_body_is_not_blamed_on_the_op(session_of):
+    session = session_of(
+        """<ir_version: 8, opset_import: ["" : 18]> g (int64 n, float[2] x) => (float[2] y) {
+            y = Loop(n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c) t = Relu(s) }>
+        }"""
+    )
+
+    def fail(tensors, info):
+        if info.type == "Relu":
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        session.run_with_callbacks(fail, lambda t, i: None, {"n": np.array(2), "x": np.ones(2, np.float32)})
 
 
 def test_callbacks_cant_use_their_own_session(session_of):
     session = session_of(MODEL)
     with pytest.raises(SessionStateError, match="callback can't release"):
         session.run_with_callbacks(lambda t, i: session.release(), lambda t, i: None, {"x": X})
-    with pytest.raises(SessionStateError, match="in use"):
+    with pytest.raises(SessionStateError, match="callback can't use the session that calls it"):
         session.run_with_callbacks(lambda t, i: session.run({"x": X}), lambda t, i: None, {"x": X})
     session.run({"x": X})
 
