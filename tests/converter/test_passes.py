@@ -218,6 +218,58 @@ def test_every_level_gives_the_reference_result(name: str, level: int, session_o
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+#: Control flow that captures e, which only a node without users looks at, and f, which is needed: (model, inputs of the op that stay).
+CAPTURES = {
+    "If": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        { e = Exp(x)
+          y = If(c) <then_branch = t () => (float[2] p) { d = Neg(e) p = Abs(f) },
+                     else_branch = n () => (float[2] q) { r = Sqrt(e) q = Neg(f) }> }""",
+        2,
+    ),
+    "nested If": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        { e = Exp(x)
+          y = If(c) <then_branch = t () => (float[2] p) {
+                         p = If(c) <then_branch = tt () => (float[2] pp) { d = Neg(e) pp = Abs(f) },
+                                    else_branch = tn () => (float[2] pq) { pq = Identity(f) }>
+                     },
+                     else_branch = n () => (float[2] q) { q = Neg(f) }> }""",
+        3,
+    ),
+    "Loop": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        <int64 n = {3}>
+        { e = Exp(x)
+          y = Loop(n, c, x) <body = b (int64 i, bool go, float[2] s) => (bool on, float[2] t)
+            { d = Neg(e) t = Add(s, f) on = Identity(go) }> }""",
+        4,
+    ),
+    "Scan": (
+        """agraph (float[2] x, float[2] f, bool c) => (float y, float[2] z)
+        <float zero = {0}>
+        { e = Exp(x)
+          y, z = Scan<num_scan_inputs = 1, body = b (float s, float i) => (float t, float o)
+            { d = Neg(e) m = ReduceMax<keepdims = 0>(f) t = Add(s, i) o = Mul(t, m) }>(zero, x) }""",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_a_subgraph_captures_in_vain_is_not_computed(name: str, session_of) -> None:
+    text, inputs = CAPTURES[name]
+    model = _filled(text)
+    session = session_of(model, level=0)
+    (node,) = session.interpreter.model.graphs[0].nodes
+    assert (node.op.name, len(node.inputs)) == (name.split()[-1], inputs)
+    for choice in (True, False):
+        feed = {"x": np.array([1, 2], np.float32), "f": np.array([-3, 5], np.float32), "c": np.array(choice)}
+        wanted = ReferenceEvaluator(model).run(None, feed)
+        for got, array in zip(session_of(model).run(feed).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, array, rtol=1e-6)
+
+
 #: Models that look like a pattern but must be left alone, with the ops that stay.
 LEFT_ALONE = {
     "a product used twice keeps its activation apart": (
