@@ -16,7 +16,7 @@ from mnnx.interpreter.pipeline import Callback, Hooks
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runner import GraphRunner
 from mnnx.interpreter.runtime import LoadedModel, Runtime
-from mnnx.interpreter.tensor import NamedTensors, SessionTensor
+from mnnx.interpreter.tensor import NamedTensors, SessionTensor, copied
 from mnnx.interpreter.unit import CallbackStop, Placement
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
@@ -29,11 +29,6 @@ CALL_BACK_STOP = 11
 
 #: For how many choices of outputs a session keeps what it planned; the one used longest ago goes first.
 CACHED_RUNNERS = 8
-
-
-def _owned(value: Any) -> Any:
-    """An output for the caller to keep; the graph gives fresh arrays, but sequences that share theirs with inputs."""
-    return [array.copy() if isinstance(array, np.ndarray) else array for array in value] if isinstance(value, list) else value
 
 
 class Session:
@@ -95,13 +90,14 @@ class Session:
         self._last = runner
         self._results.clear()
         self._runtime.start_run()
-        results = runner.run(values, hooks)
+        # The graph gives fresh arrays, but sequences that share theirs with inputs.
+        results = [value if isinstance(value, np.ndarray) else copied(value) for value in runner.run(values, hooks)]
         names = [self._graph.values[i].name for i in runner.outputs]
-        self._results.update(zip(names, map(_owned, results), strict=True))
+        self._results.update(zip(names, results, strict=True))
         for name, value in self._results.items():
             if name in self.outputs and isinstance(value, np.ndarray):
                 self.outputs[name].note_shape(value.shape)
-        return dict(self._results)
+        return copied(self._results)
 
     def _feed(self, feed: Mapping[str, Any] | None) -> list[Any]:
         if feed is None:

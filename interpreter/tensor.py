@@ -50,8 +50,7 @@ class Tensor(PyMnnTensor):
 
     def copy_to_host(self) -> Any:
         """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""
-        value = self.data()
-        return value.copy() if isinstance(value, np.ndarray) else value
+        return copied(self.data())
 
     def data(self) -> Any:
         """The data without a copy; not to be written to."""
@@ -221,6 +220,15 @@ class SessionTensor(Tensor):
             except UnicodeDecodeError as error:
                 raise InputError(f"input {self.name!r} wants text: its bytes aren't UTF-8 ({error})") from None
         return array.astype(object)
+
+
+def copied(value: Any) -> Any:
+    """A value of a model with arrays of its own; of a sequence or map, each of them."""
+    if isinstance(value, list):
+        return [copied(element) for element in value]
+    if isinstance(value, dict):
+        return {key: copied(element) for key, element in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class NamedTensors(dict[str, SessionTensor]):

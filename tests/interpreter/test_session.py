@@ -32,6 +32,25 @@ def test_runs_on_a_feed_and_on_filled_inputs(session_of):
     np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y**2, rtol=1e-6)
 
 
+def test_results_belong_to_the_caller(session_of):
+    session = session_of(MODEL)
+    session.run({"x": X})["y"][:] = 7
+    np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y, rtol=1e-6)
+    session.outputs["y"].copy_to_host()[:] = 7
+    np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y, rtol=1e-6)
+
+
+def test_sequences_belong_to_the_caller(session_of):
+    session = session_of(HEAD + "g (seq(float[2]) x) => (seq(float[2]) y, seq(float[2]) z) { y = Identity(x) z = SequenceErase(x) }")
+    fed = [np.ones(2, np.float32), np.zeros(2, np.float32)]
+    result = session.run({"x": fed})
+    fed[0][:] = result["y"][0][:] = result["z"][0][:] = 7
+    for name in ("y", "z"):
+        kept = session.outputs[name].copy_to_host()
+        kept.pop(0)[:] = 7
+        assert session.outputs[name].copy_to_host()[0].tolist() == [1, 1]
+
+
 def test_tensors_tell_what_they_are(session_of):
     session = session_of(MODEL)
     x = session.inputs["x"]
