@@ -24,7 +24,7 @@ from mnnx.backends.cpu.target import Target
 from mnnx.errors import BackendError
 
 #: What an object may leave to the C library of the process that loads it.
-_C_LIBRARY = {
+C_LIBRARY = {
     "memcpy", "memmove", "memset", "sem_wait", "sem_post", "sched_yield", "_GLOBAL_OFFSET_TABLE_",
     *(name + suffix for suffix in ("", "f") for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp",
@@ -145,7 +145,7 @@ def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target, featu
     undefined = undefined_symbols(data)
     if undefined is None:  # not ELF: what the IR still declares
         undefined = {f.name for f in module.functions if f.is_declaration and not f.name.startswith("llvm.")}
-    if foreign := undefined - _C_LIBRARY:
+    if foreign := undefined - C_LIBRARY:
         raise BackendError(f"the kernel {title} needs {', '.join(sorted(foreign))}, which an object file can't bring along")
     return data
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import struct
 
-_SYMBOL_TABLE, _NO_BITS = 2, 8
+_SYMBOL_TABLES, _NO_BITS = (2, 11), 8
 #: name, type, flags, address, offset, size, link, info, alignment, entry size
 _Header = tuple[int, int, int, int, int, int, int, int, int, int]
 
 
 def undefined_symbols(data: bytes) -> set[str] | None:
-    """The names that a 64-bit little-endian ELF object leaves undefined; None where `data` is in another format."""
+    """The names that a 64-bit little-endian ELF object or library leaves undefined; None where `data` is in another format."""
     sections = _sections(data)
     if sections is None:
         return None
     names = set()
     for _, kind, _, _, offset, size, link, _, _, symbol_size in sections:
-        if kind != _SYMBOL_TABLE:
+        if kind not in _SYMBOL_TABLES:
             continue
         strings = sections[link][4]
         for position in range(offset + symbol_size, offset + size, symbol_size):
