@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
+from mnnx.backends.blocked import block, unblock
 from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.arguments import address_of, aligned, array_of
 from mnnx.backends.cpu.cores import available_cores
@@ -32,6 +33,7 @@ class CpuBackend(Backend):
         self.config = config.backend_config
         self.threads = config.num_threads or available_cores()
         self.target = Target.host()
+        self.block_width = self.target.vector_bytes // 4
         self._compiled_before = compiled_count()
         self.team = Team(self.threads, config.cpu_ids)
         self.commands = CpuCommandList(self.team)
@@ -81,12 +83,14 @@ class CpuBackend(Backend):
         return max(1, count - count % self.threads if count > self.threads else count) if self.threads > 1 else 1
 
     def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
-        array_of(tensor)[...] = array
+        array_of(tensor)[...] = block(array, tensor.layout) if tensor.layout else array
 
     def download(self, tensor: DeviceTensor) -> np.ndarray:
-        return array_of(tensor).copy()
+        return unblock(array_of(tensor), tensor.shape[1]) if tensor.layout else array_of(tensor).copy()
 
     def host_view(self, tensor: DeviceTensor) -> np.ndarray:
+        if tensor.layout:
+            return self.download(tensor)
         view = array_of(tensor)
         view.flags.writeable = False
         return view
