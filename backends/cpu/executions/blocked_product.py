@@ -1,0 +1,236 @@
+"""Convolutions as products in the blocked layout: pixels of output rows × blocks of output channels, straight from the image's memory."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mnnx.backends.blocked import blocked_bytes
+from mnnx.backends.cpu.arguments import address_of, aligned, arguments
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
+from mnnx.backends.cpu.windows import Windows
+
+#: What a panel of pixels may take of the L2 cache, while all weights pass by.
+_PANEL_BYTES = 256 * 1024
+#: The largest number of floats of a pixel that a step takes.
+_DEPTH = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """`rows` pixels × `vectors` blocks of channels."""
+
+    rows: int
+    vectors: int
+
+    @classmethod
+    def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
+        """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions."""
+
+        def cost(shape: TileShape) -> float:
+            tiles = -(-width // shape.rows)
+            whole, tail = divmod(blocks, shape.vectors)
+            return tiles * (whole * _cycles(shape.rows, shape.vectors) + (_cycles(shape.rows, tail) if tail else 0))
+
+        shapes = [
+            cls(rows, vectors)
+            for vectors in range(1, min(blocks, 4) + 1)
+            for rows in range(1, min(width, registers) + 1)
+            if rows * vectors + vectors + (vectors > 1 or lanes < 16) <= registers
+        ]
+        return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+
+
+def _cycles(rows: int, vectors: int) -> float:
+    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
+    loads = rows + vectors
+    return max(rows * vectors / 2, loads / 2, 4) + 0.02 * loads
+
+
+class BlockedProductPlan:
+    """The plan of one product: x [N, groups * channels, H, W], blocked (or plain: `lanes_in` 0) → y [N, groups * outputs, H', W'], blocked."""
+
+    def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool):
+        self.backend, self.images, self.groups, self.channels, self.outputs = backend, images, groups, channels, outputs
+        self.lanes, self.blocked = backend.block_width, blocked
+        if windows.pointwise:  # all pixels in one row
+            windows = Windows.pointwise_over((1, 1, windows.pixels))
+        self.windows = windows
+        (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
+        self.blocks = -(-outputs // self.lanes)
+        self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
+        self.tail = self.blocks % self.shape.vectors
+        self._choose_depth()
+        self._find_edges()
+
+    def _choose_depth(self) -> None:
+        if self.blocked:
+            used = self.channels % self.lanes or self.lanes
+            few = self.channels < 4 * self.lanes and used <= self.lanes // 2
+            self.depth = self.edge_depth = self.lanes // 2 if few else self.lanes
+            self.channel_steps = -(-self.channels // self.depth)
+        else:
+            self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= _DEPTH else 1
+            self.edge_depth = 1
+
+    def _find_edges(self) -> None:
+        """The columns of tiles: their starts, and which rows of a tile lie outside for each tap of a kernel row."""
+        windows, rows = self.windows, self.shape.rows
+        starts = [min(first, self.width - rows) for first in range(0, self.width, rows)]
+        positions = np.array(starts)[:, None, None] + np.arange(rows)[:, None]
+        columns = positions * windows.strides[2] - windows.begin[2] + np.arange(self.kernel_width) * windows.dilations[2]
+        self.starts = np.array(starts, np.int64)
+        self.outside = (columns < 0) | (columns >= windows.input[2])  # [tiles, rows, taps]
+        rows_outside = np.flatnonzero(self.outside.any((0, 2)))
+        self.edges = max((min(row + 1, rows - row) for row in rows_outside), default=0)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether tiles overlap, so that pixels are computed twice."""
+        return self.width % self.shape.rows != 0
+
+    def pack_weights(self, w: np.ndarray) -> np.ndarray:
+        """[groups * outputs, channels, kernel…] → [groups][panels of blocks][kernel rows][steps][depth][channels of the panel]."""
+        taps = (self.kernel_height, self.kernel_width)
+        w = w.reshape(self.groups, self.outputs, self.channels, *taps)
+        channels = self.channel_steps * self.depth if self.blocked else self.channels
+        full = np.zeros((self.groups, self.blocks * self.lanes, channels, *taps), np.float32)
+        full[:, : self.outputs, : self.channels] = w
+        order = (0, 3, 4, 2, 1) if self.blocked else (0, 3, 2, 4, 1)
+        rows = full.transpose(order).reshape(self.groups, -1, self.blocks * self.lanes)  # [groups, taps × channels, outputs]
+        panel = self.shape.vectors * self.lanes
+        panels = -(-self.blocks // self.shape.vectors)
+        packed = aligned(4 * rows.size).view(np.float32).reshape(self.groups, -1)
+        for first in range(0, rows.shape[2], panel):
+            part = rows[:, :, first : first + panel]
+            packed[:, first * rows.shape[1] : (first + part.shape[2]) * rows.shape[1]] = part.reshape(self.groups, -1)
+        assert panels
+        return packed
+
+    def pack_bias(self, bias: np.ndarray | None) -> np.ndarray:
+        """[groups, channels up to whole panels]."""
+        panels = -(-self.blocks // self.shape.vectors)
+        packed = np.zeros((self.groups, panels * self.shape.vectors * self.lanes), np.float32)
+        if bias is not None:
+            packed[:, : self.outputs] = bias.reshape(self.groups, self.outputs)
+        return packed
+
+    def _row_table(self, pixel_bytes: int) -> np.ndarray:
+        windows = self.windows
+        height, stride, dilation = windows.input[1], windows.strides[1], windows.dilations[1]
+        row_steps = self._row_steps
+        table = np.zeros((windows.output[1], 4), np.int64)
+        for row in range(windows.output[1]):
+            top = row * stride - windows.begin[1]
+            inside = [k for k in range(self.kernel_height) if 0 <= top + k * dilation < height]
+            first, count = (inside[0], len(inside)) if inside else (0, 0)
+            table[row] = (
+                top * windows.input[2] * pixel_bytes, row * self.width * 4 * self.lanes, first * row_steps, count * row_steps,
+            )  # fmt: skip
+        return table
+
+    @property
+    def _row_steps(self) -> int:
+        """Steps of a kernel row."""
+        if self.blocked:
+            return self.kernel_width * self.channel_steps
+        return self.channels * self.kernel_width // self.depth
+
+    def _steps(self, depth: int) -> np.ndarray:
+        """Where each step begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
+        windows, lanes = self.windows, self.lanes
+        (_, height, width), (_, down, across) = windows.input, windows.dilations
+        pixels = math.prod(windows.input)
+        taps = range(self.kernel_width)
+        if self.blocked:
+            order = itertools.product(range(self.kernel_height), taps, range(self.channel_steps))
+            return np.array(
+                [
+                    (4 * (((k // (lanes // depth)) * pixels + y * down * width + x * across) * lanes + k % (lanes // depth) * depth), x)
+                    for y, x, k in order
+                ],
+                np.int64,
+            )
+        order = itertools.product(range(self.kernel_height), range(self.channels), taps[::depth])
+        return np.array([(4 * (c * pixels + y * down * width + x * across), x) for y, c, x in order], np.int64)
+
+    def record(
+        self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray]
+    ) -> None:
+        """Records the unit. `weights`, `bias`: as packed; `epilogue`: its kind and parameters; the others are addresses (residual 0: none)."""
+        windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
+        kind, parameters = epilogue
+        pixel_bytes = 4 * lanes if self.blocked else 4
+        steps, edge_steps = self._steps(self.depth), self._steps(self.edge_depth)
+        tables = [np.ascontiguousarray(t[:, 0]) for t in (steps, edge_steps)]
+        row_table = self._row_table(pixel_bytes)
+        masks: dict[bytes, np.ndarray] = {}
+        column_table = np.zeros((len(self.starts), 3), np.int64)
+        for line, start, outside in zip(column_table, self.starts, self.outside, strict=True):
+            line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * 4 * lanes
+            if outside.any():
+                bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
+                line[2] = address_of(masks.setdefault(bits.tobytes(), bits[edge_steps[:, 1]]))
+        zeros = np.zeros(_DEPTH, np.float32)
+        in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
+        plane_bytes = 4 * lanes * windows.pixels
+        tiles = len(self.starts) * windows.output[1]
+        panels = -(-self.blocks // vectors)
+        panel_tiles, block_chunks = self._divide(tiles, panels)
+        values = BlockedProduct(
+            source=x,
+            image_bytes=4 * self.groups * in_blocks * in_pixels,
+            group_bytes=4 * in_blocks * in_pixels,
+            row_table=address_of(row_table),
+            column_table=address_of(column_table),
+            column_tiles=len(self.starts),
+            tiles=tiles,
+            steps=address_of(tables[0]),
+            edge_steps=address_of(tables[1]),
+            zeros=address_of(zeros),
+            weights=address_of(weights),
+            weight_bytes=4 * self.depth * len(steps) * vectors * lanes,
+            bias=address_of(bias),
+            target=target,
+            plane_bytes=plane_bytes,
+            residual=residual,
+            parameters=address_of(parameters),
+            images=self.images,
+            groups=self.groups,
+            blocks=self.blocks,
+            panel_tiles=panel_tiles,
+            block_chunks=block_chunks,
+        )
+        product = kernel(
+            "blocked_convolution.product", rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=self.backend.target.fma, kind=kind,
+            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, edges=self.edges, edge_depth=self.edge_depth,
+        )  # fmt: skip
+        tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
+        work = self.images * self.groups * tiles * rows * self.blocks * self.depth * len(steps)
+        chunks = min(tasks, self.backend.chunks(work))
+        keep = (tables, row_table, column_table, list(masks.values()), zeros, weights, bias, parameters)
+        self.backend.commands.record(product, arguments(*values), chunks, keep)
+
+    def _divide(self, tiles: int, panels: int) -> tuple[int, int]:
+        """Tiles in a panel of pixels, and into how many chunks the panels of output channels are cut."""
+        windows = self.windows
+        tile_bytes = 4 * self.channels * self.shape.rows * windows.strides[2] * min(self.kernel_height, windows.strides[1])
+        panel_tiles = max(1, min(tiles, _PANEL_BYTES // tile_bytes))
+        threads = self.backend.threads
+        block_chunks = 1
+        if threads > 1:
+            wanted = 4 * threads
+            tasks = self.images * self.groups * -(-tiles // panel_tiles)
+            if tasks < wanted:
+                panel_tiles = max(1, min(panel_tiles, tiles * self.images * self.groups // wanted))
+                tasks = self.images * self.groups * -(-tiles // panel_tiles)
+                block_chunks = max(1, min(panels, -(-wanted // tasks)))
+        return panel_tiles, block_chunks
+
+
+def blocked_image_bytes(shape: tuple[int, ...], lanes: int) -> int:
+    return blocked_bytes((1, *shape[1:]), lanes)

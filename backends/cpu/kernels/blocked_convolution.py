@@ -1,0 +1,63 @@
+"""Convolutions of float32 images in the blocked layout. Argument blocks: see blocked_words.py."""
+
+from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile
+from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
+from mnnx.backends.cpu.kernels.intrinsics import load_i64, share
+from mnnx.backends.cpu.kernels.registry import kernel_factory
+from mnnx.backends.cpu.kernels.vectors import load_words
+
+_product = load_words(len(BlockedProduct._fields))
+
+
+@kernel_factory("blocked_convolution.product")
+def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges, edge_depth):
+    """Tiles of `rows` pixels of an output row × `vectors` blocks of output channels (the last ones: `tail` blocks, 0: none are left).
+
+    Pixels lie row_bytes apart in the source; a step takes `depth` (tiles at the image's edges: edge_depth) floats of each. `edges`: how many
+    pixels at either end of a tile may see padding. Panels of tiles × chunks of output channels are shared out to the parts.
+    """
+    inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth) for n in (vectors, tail or 1))
+    edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, edge_depth, edges) for n in (vectors, tail or 1))
+    ratio, panel_bytes = depth // edge_depth, 4 * vectors * lanes
+
+    def product(args, part, parts):
+        (
+            source, image_bytes, group_bytes, row_table, column_table, column_tiles, tiles, steps, edge_steps, zeros, weights_start,
+            weight_bytes, bias_start, target_start, plane_bytes, residual_start, parameters, images, groups, blocks, panel_tiles,
+            block_chunks,
+        ) = _product(args)  # fmt: skip
+        panels, block_panels = (tiles + panel_tiles - 1) // panel_tiles, (blocks + vectors - 1) // vectors
+        first_task, last_task = share(images * groups * panels * block_chunks, part, parts, 1)
+        for task in range(first_task, last_task):
+            panel, item = task // block_chunks % panels, task // block_chunks // panels
+            group = item % groups
+            x = source + item // groups * image_bytes + group * group_bytes
+            first_tile, last_tile = panel * panel_tiles, min(tiles, (panel + 1) * panel_tiles)
+            first_panel, last_panel = share(block_panels, task % block_chunks, block_chunks, 1)
+            for block_panel in range(first_panel, last_panel):
+                weights = weights_start + (group * block_panels + block_panel) * weight_bytes
+                bias = bias_start + (group * block_panels + block_panel) * panel_bytes
+                y_offset = (item * blocks + block_panel * vectors) * plane_bytes
+                whole = tail == 0 or block_panel < block_panels - 1
+                for index in range(first_tile, last_tile):
+                    row, column = row_table + index // column_tiles * 32, column_table + index % column_tiles * 24
+                    xt = x + load_i64(row) + load_i64(column)
+                    offset = y_offset + load_i64(row + 8) + load_i64(column + 8)
+                    y, added = target_start + offset, residual_start + offset if residual_start != 0 else 0
+                    first, count, masks = load_i64(row + 16), load_i64(row + 24), load_i64(column + 16)
+                    w = weights + first * depth * (panel_bytes if whole else 4 * tail * lanes)
+                    if edges == 0 or masks == 0:
+                        table = steps + 8 * first
+                        if whole:
+                            inner(xt, table, count, 0, 0, w, bias, y, plane_bytes, added, parameters)
+                        else:
+                            inner_tail(xt, table, count, 0, 0, w, bias, y, plane_bytes, added, parameters)
+                    else:
+                        first, count = first * ratio, count * ratio
+                        table, masks = edge_steps + 8 * first, masks + 8 * first
+                        if whole:
+                            edge(xt, table, count, masks, zeros, w, bias, y, plane_bytes, added, parameters)
+                        else:
+                            edge_tail(xt, table, count, masks, zeros, w, bias, y, plane_bytes, added, parameters)
+
+    return product

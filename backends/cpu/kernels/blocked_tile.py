@@ -1,0 +1,67 @@
+"""The register tile of convolutions in the blocked layout, as LLVM IR: pixels × output channels, in registers over the whole depth.
+
+Everything is float32; x and y have their channels in blocks of `lanes` (`backends/blocked.py`), x may also be plain.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from mnnx.backends.cpu.kernels.tile import add_residual
+from mnnx.backends.cpu.kernels.vectors import I64, Loop, Vectors, activate
+
+
+@functools.cache
+def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0):
+    """An intrinsic tile(x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters).
+
+        y[j][i] = activation(bias[j] + sum over steps s and k < depth of x[steps[s] + i * row_bytes + 4 * k] * w[s][k][j] + residual[j][i])
+
+    for `rows` pixels i, which lie row_bytes apart in x, and `vectors` vectors j of output channels, which lie y_stride bytes apart in y and
+    the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
+    0 for none; parameters: the address of two floats (`blocks.epilogue`).
+    With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
+    from there) in step s.
+    """
+
+    @intrinsic
+    def tile(typing, x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters):
+        def codegen(context, builder, signature, arguments):
+            x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters = arguments
+            v = Vectors(builder, lanes, fma)
+            step = 4 * lanes
+            first = [v.load(bias, step * j) for _ in range(rows) for j in range(vectors)]
+            with Loop(builder, count, [*first, w]) as loop:
+                *sums, weights = loop.values
+                place = builder.shl(loop.index, v.index(3))
+                base = builder.add(x, builder.load(v.at(steps, place, I64), align=8))
+                starts = [(base, i * row_bytes) for i in range(rows)]
+                if edges:
+                    mask = builder.load(v.at(masks, place, I64), align=8)
+                    for i in range(rows):
+                        if i < edges or i >= rows - edges:
+                            outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
+                            starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
+                for k in range(depth):
+                    columns = [v.load(weights, (k * vectors + j) * step) for j in range(vectors)]
+                    for i, (start, offset) in enumerate(starts):
+                        factor = v.load_splat(start, offset + 4 * k)
+                        for j in range(vectors):
+                            sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
+                loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])
+            offsets = [
+                builder.add(builder.mul(y_stride, v.index(j)), v.index(step * i)) for i in range(rows) for j in range(vectors)
+            ]  # fmt: skip
+            totals = add_residual(v, loop.results[: rows * vectors], residual, offsets)
+            p, q = v.load_splat(parameters), v.load_splat(parameters, 4)
+            for total, offset in zip(totals, offsets, strict=True):
+                v.store(activate(v, kind, total, p, q), y, offset)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 11), codegen
+
+    return tile

@@ -1,0 +1,32 @@
+"""The argument blocks of the convolutions in the blocked layout: int64 words in this order (see blocks.py)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class BlockedProduct(NamedTuple):
+    """blocked_convolution.product: output pixels × output channels, the depth (taps × input channels of a group) in steps."""
+
+    source: int
+    image_bytes: int  # of a source image
+    group_bytes: int  # from one group's channels to the next one's in the source
+    row_table: int  # per output row: offset in the source, offset in the target, first step, steps
+    column_table: int  # per tile of a row: offset in the source, offset in the target, masks (0: all of its windows lie inside the image)
+    column_tiles: int  # tiles in a row
+    tiles: int  # of an image
+    steps: int  # table of byte offsets in the source
+    edge_steps: int  # the same for tiles with masks
+    zeros: int
+    weights: int  # [groups][panels of output channels][steps][depth][channels of the panel]
+    weight_bytes: int  # of a panel
+    bias: int  # a float per channel of the panels
+    target: int
+    plane_bytes: int  # of a block of channels in the target
+    residual: int  # 0: none
+    parameters: int  # of the activation, two floats
+    images: int
+    groups: int
+    blocks: int  # of output channels, per group
+    panel_tiles: int  # tiles that meet all weights of a chunk before the next ones do
+    block_chunks: int  # into how many parts the panels of output channels are cut
