@@ -39,6 +39,18 @@ def same_bytes(shape: tuple[int, ...], lanes: int) -> bool:
     return math.prod(shape[2:]) == 1 and shape[1] % lanes == 0
 
 
+def is_piece(source: Spec, result: Spec, offset: int, lanes: int) -> bool:
+    """Whether `result`, which in plain layout lies in `source` from the byte `offset` on, lies just there when both are blocked."""
+    pixels = math.prod(source.shape[2:])
+    if not can_block(result) or math.prod(result.shape[2:]) != pixels:
+        return False
+    if offset == 0 and result.shape[:2] == source.shape[:2]:
+        return True
+    first, rest = divmod(offset, pixels * _FLOAT32.itemsize)
+    whole = result.shape[1] % lanes == 0 or first + result.shape[1] == source.shape[1]
+    return source.shape[0] == result.shape[0] == 1 and rest == 0 and first % lanes == 0 and whole
+
+
 def block(array: np.ndarray, lanes: int) -> np.ndarray:
     """[N, C, *S] → blocked, channels past C zero."""
     n, channels, *spatial = array.shape
