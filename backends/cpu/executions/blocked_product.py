@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mnnx.backends.blocked import blocked_bytes
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
+from mnnx.backends.cpu.executions.blocked_rows import row_table
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
 from mnnx.backends.cpu.windows import Windows
@@ -17,7 +17,9 @@ from mnnx.backends.cpu.windows import Windows
 #: What a panel of pixels may take of the L2 cache, while all weights pass by.
 _PANEL_BYTES = 256 * 1024
 #: The largest number of floats of a pixel that a step takes.
-_DEPTH = 16
+_DEPTH = 8
+#: What a step costs beside its multiply-adds, in those of a tile.
+_STEP_CYCLES = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,27 +30,32 @@ class TileShape:
     vectors: int
 
     @classmethod
-    def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
-        """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions."""
+    def best(cls, width: int, blocks: int, registers: int) -> TileShape:
+        """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
+
+        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it.
+        """
 
         def cost(shape: TileShape) -> float:
-            tiles = -(-width // shape.rows)
             whole, tail = divmod(blocks, shape.vectors)
-            return tiles * (whole * _cycles(shape.rows, shape.vectors) + (_cycles(shape.rows, tail) if tail else 0))
+            cycles = -(-width // shape.rows) * (whole * _cycles(shape.rows, shape.vectors) + (_cycles(shape.rows, tail) if tail else 0))
+            return cycles * (1.0 if shape.rows in _USUAL_ROWS else 1.05) * (1.04 if tail else 1.0)
 
         shapes = [
             cls(rows, vectors)
             for vectors in range(1, min(blocks, 4) + 1)
-            for rows in range(1, min(width, registers) + 1)
-            if rows * vectors + vectors + (vectors > 1 or lanes < 16) <= registers
+            for rows in range(1, min(width, (registers - 1 - vectors) // vectors) + 1)
         ]
         return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+
+
+_USUAL_ROWS = (4, 6, 7, 9, 14, 28)
 
 
 def _cycles(rows: int, vectors: int) -> float:
     """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
     loads = rows + vectors
-    return max(rows * vectors / 2, loads / 2, 4) + 0.02 * loads
+    return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
 
 
 class BlockedProductPlan:
@@ -62,16 +69,14 @@ class BlockedProductPlan:
         self.windows = windows
         (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
         self.blocks = -(-outputs // self.lanes)
-        self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
+        self.shape = TileShape.best(self.width, self.blocks, backend.target.vector_registers)
         self.tail = self.blocks % self.shape.vectors
         self._choose_depth()
         self._find_edges()
 
     def _choose_depth(self) -> None:
         if self.blocked:
-            used = self.channels % self.lanes or self.lanes
-            few = self.channels < 4 * self.lanes and used <= self.lanes // 2
-            self.depth = self.edge_depth = self.lanes // 2 if few else self.lanes
+            self.depth = self.edge_depth = min(self.lanes, _DEPTH)
             self.channel_steps = -(-self.channels // self.depth)
         else:
             self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= _DEPTH else 1
@@ -86,7 +91,24 @@ class BlockedProductPlan:
         self.starts = np.array(starts, np.int64)
         self.outside = (columns < 0) | (columns >= windows.input[2])  # [tiles, rows, taps]
         rows_outside = np.flatnonzero(self.outside.any((0, 2)))
-        self.edges = max((min(row + 1, rows - row) for row in rows_outside), default=0)
+        edges = max((int(min(row + 1, rows - row)) for row in rows_outside), default=0)
+        self.edges = max(edges, 1) if windows.strides[2] > 1 else edges  # one kernel for all windows of a stride
+
+    #: Working memory needed.
+    scratch_bytes = 0
+
+    @property
+    def packing(self) -> tuple:
+        """Names how the weights are packed."""
+        return ("product", self.groups, self.shape.vectors, self.lanes, self.depth, self.blocked)
+
+    @property
+    def cycles(self) -> float:
+        """An estimate of the time on one core."""
+        rows = self.images * self.groups * len(self.starts) * self.windows.output[1]
+        whole, tail = divmod(self.blocks, self.shape.vectors)
+        tile = whole * _cycles(self.shape.rows, self.shape.vectors) + (_cycles(self.shape.rows, tail) if tail else 0)
+        return rows * tile * self.kernel_height * self._row_steps * (self.depth + _STEP_CYCLES)
 
     @property
     def overlaps(self) -> bool:
@@ -103,12 +125,10 @@ class BlockedProductPlan:
         order = (0, 3, 4, 2, 1) if self.blocked else (0, 3, 2, 4, 1)
         rows = full.transpose(order).reshape(self.groups, -1, self.blocks * self.lanes)  # [groups, taps × channels, outputs]
         panel = self.shape.vectors * self.lanes
-        panels = -(-self.blocks // self.shape.vectors)
         packed = aligned(4 * rows.size).view(np.float32).reshape(self.groups, -1)
         for first in range(0, rows.shape[2], panel):
             part = rows[:, :, first : first + panel]
             packed[:, first * rows.shape[1] : (first + part.shape[2]) * rows.shape[1]] = part.reshape(self.groups, -1)
-        assert panels
         return packed
 
     def pack_bias(self, bias: np.ndarray | None) -> np.ndarray:
@@ -118,20 +138,6 @@ class BlockedProductPlan:
         if bias is not None:
             packed[:, : self.outputs] = bias.reshape(self.groups, self.outputs)
         return packed
-
-    def _row_table(self, pixel_bytes: int) -> np.ndarray:
-        windows = self.windows
-        height, stride, dilation = windows.input[1], windows.strides[1], windows.dilations[1]
-        row_steps = self._row_steps
-        table = np.zeros((windows.output[1], 4), np.int64)
-        for row in range(windows.output[1]):
-            top = row * stride - windows.begin[1]
-            inside = [k for k in range(self.kernel_height) if 0 <= top + k * dilation < height]
-            first, count = (inside[0], len(inside)) if inside else (0, 0)
-            table[row] = (
-                top * windows.input[2] * pixel_bytes, row * self.width * 4 * self.lanes, first * row_steps, count * row_steps,
-            )  # fmt: skip
-        return table
 
     @property
     def _row_steps(self) -> int:
@@ -159,7 +165,7 @@ class BlockedProductPlan:
         return np.array([(4 * (c * pixels + y * down * width + x * across), x) for y, c, x in order], np.int64)
 
     def record(
-        self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray]
+        self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
     ) -> None:
         """Records the unit. `weights`, `bias`: as packed; `epilogue`: its kind and parameters; the others are addresses (residual 0: none)."""
         windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
@@ -167,7 +173,7 @@ class BlockedProductPlan:
         pixel_bytes = 4 * lanes if self.blocked else 4
         steps, edge_steps = self._steps(self.depth), self._steps(self.edge_depth)
         tables = [np.ascontiguousarray(t[:, 0]) for t in (steps, edge_steps)]
-        row_table = self._row_table(pixel_bytes)
+        rows_of_windows = row_table(windows, pixel_bytes, 4 * lanes, self._row_steps)
         masks: dict[bytes, np.ndarray] = {}
         column_table = np.zeros((len(self.starts), 3), np.int64)
         for line, start, outside in zip(column_table, self.starts, self.outside, strict=True):
@@ -185,7 +191,7 @@ class BlockedProductPlan:
             source=x,
             image_bytes=4 * self.groups * in_blocks * in_pixels,
             group_bytes=4 * in_blocks * in_pixels,
-            row_table=address_of(row_table),
+            row_table=address_of(rows_of_windows),
             column_table=address_of(column_table),
             column_tiles=len(self.starts),
             tiles=tiles,
@@ -212,7 +218,7 @@ class BlockedProductPlan:
         tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
         work = self.images * self.groups * tiles * rows * self.blocks * self.depth * len(steps)
         chunks = min(tasks, self.backend.chunks(work))
-        keep = (tables, row_table, column_table, list(masks.values()), zeros, weights, bias, parameters)
+        keep = (tables, rows_of_windows, column_table, list(masks.values()), zeros, weights, bias, parameters)
         self.backend.commands.record(product, arguments(*values), chunks, keep)
 
     def _divide(self, tiles: int, panels: int) -> tuple[int, int]:
@@ -230,7 +236,3 @@ class BlockedProductPlan:
                 tasks = self.images * self.groups * -(-tiles // panel_tiles)
                 block_chunks = max(1, min(panels, -(-wanted // tasks)))
         return panel_tiles, block_chunks
-
-
-def blocked_image_bytes(shape: tuple[int, ...], lanes: int) -> int:
-    return blocked_bytes((1, *shape[1:]), lanes)

@@ -9,6 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution
 from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
@@ -49,7 +50,8 @@ def _reason_against_operands(x: Spec, w: Spec, bias: Spec | None = None, residua
 @creator(Conv, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     depthwise = inputs[1].shape[1] == 1 and op.group > 1
-    return (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
+    plain = (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
+    return BlockableConvolution(plain, inputs, outputs)
 
 
 @creator(ConvTranspose, supports=supports_transposed)

@@ -1,12 +1,12 @@
 """Convolutions of float32 images in the blocked layout. Argument blocks: see blocked_words.py."""
 
-from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile
-from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
+from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile, make_depthwise_tile
+from mnnx.backends.cpu.kernels.blocked_words import BlockedDepthwise, BlockedProduct
 from mnnx.backends.cpu.kernels.intrinsics import load_i64, share
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import load_words
 
-_product = load_words(len(BlockedProduct._fields))
+_product, _depthwise = load_words(len(BlockedProduct._fields)), load_words(len(BlockedDepthwise._fields))
 
 
 @kernel_factory("blocked_convolution.product")
@@ -61,3 +61,40 @@ def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges,
                             edge_tail(xt, table, count, masks, zeros, w, bias, y, plane_bytes, added, parameters)
 
     return product
+
+
+@kernel_factory("blocked_convolution.depthwise")
+def make_depthwise(columns, single, taps, stride, dilation, left, right, lanes, fma, kind):
+    """Tiles of `columns` output pixels; `single`: one of them is a row. `left`, `right`: columns of padding that windows reach.
+
+    Output rows, over all blocks of channels, are shared out to the parts.
+    """
+    first_tile, inner_tile, last_tile = (
+        make_depthwise_tile(columns, taps, stride, dilation, l, r, lanes, fma, kind) for l, r in ((left, right if single else 0), (0, 0), (0, right))
+    )
+
+    def depthwise(args, part, parts):
+        (
+            source, plane_bytes, row_bytes, row_table, height, width, stride_bytes, weights_start, weight_bytes, bias_start, target_start,
+            target_bytes, residual_start, parameters, blocks, images,
+        ) = _depthwise(args)  # fmt: skip
+        first, last = share(images * blocks * height, part, parts, 1)
+        for index in range(first, last):
+            plane, row = index // height, row_table + index % height * 32
+            block, kernel_row, count = plane % blocks, load_i64(row + 16), load_i64(row + 24)
+            x = source + plane * plane_bytes + load_i64(row) + kernel_row * row_bytes
+            w, bias = weights_start + block * weight_bytes + kernel_row * taps * 4 * lanes, bias_start + block * 4 * lanes
+            offset = plane * target_bytes + load_i64(row + 8)
+            y, added, step = target_start + offset, residual_start + offset, 4 * lanes
+            if residual_start == 0:
+                added, step = 0, 0
+            first_tile(x, row_bytes, count, w, bias, y, added, parameters)
+            if single == 0:
+                for column in range(columns, width - columns, columns):
+                    inner_tile(
+                        x + column * stride_bytes, row_bytes, count, w, bias, y + 4 * lanes * column, added + step * column, parameters
+                    )  # fmt: skip
+                column = width - columns
+                last_tile(x + column * stride_bytes, row_bytes, count, w, bias, y + 4 * lanes * column, added + step * column, parameters)
+
+    return depthwise

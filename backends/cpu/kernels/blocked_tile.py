@@ -65,3 +65,40 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
         return types.void(*[types.int64] * 11), codegen
 
     return tile
+
+
+@functools.cache
+def make_depthwise_tile(columns: int, taps: int, stride: int, dilation: int, left: int, right: int, lanes: int, fma: bool, kind: str):
+    """An intrinsic tile(x, row_bytes, count, w, bias, y, residual, parameters): windows over `lanes` channels of their own.
+
+        y[i] = activation(bias + sum over kernel rows r < count and taps t of x[r * row_bytes][i * stride + t * dilation] * w[r][t] + residual[i])
+
+    for `columns` neighbouring pixels i, all of them vectors. The first `left` and the last `right` columns of the source that the windows
+    cover are padding: they count as zeros and are not read.
+    """
+    last = (columns - 1) * stride + (taps - 1) * dilation
+    inside = [[t for t in range(taps) if left <= i * stride + t * dilation <= last - right] for i in range(columns)]
+
+    @intrinsic
+    def tile(typing, x, row_bytes, count, w, bias, y, residual, parameters):
+        def codegen(context, builder, signature, arguments):
+            x, row_bytes, count, w, bias, y, residual, parameters = arguments
+            v = Vectors(builder, lanes, fma)
+            step = 4 * lanes
+            with Loop(builder, count, [*[v.load(bias)] * columns, x, w]) as loop:
+                *sums, row, weights = loop.values
+                factors = [v.load(weights, step * t) for t in range(taps)]
+                for i in range(columns):
+                    for t in inside[i]:
+                        sums[i] = v.fma(factors[t], v.load(row, step * (i * stride + t * dilation)), sums[i])
+                loop.carry([*sums, builder.add(row, row_bytes), builder.add(weights, v.index(step * taps))])
+            offsets = [v.index(step * i) for i in range(columns)]
+            totals = add_residual(v, loop.results[:columns], residual, offsets)
+            p, q = v.load_splat(parameters), v.load_splat(parameters, 4)
+            for total, offset in zip(totals, offsets, strict=True):
+                v.store(activate(v, kind, total, p, q), y, offset)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 8), codegen
+
+    return tile

@@ -30,3 +30,24 @@ class BlockedProduct(NamedTuple):
     blocks: int  # of output channels, per group
     panel_tiles: int  # tiles that meet all weights of a chunk before the next ones do
     block_chunks: int  # into how many parts the panels of output channels are cut
+
+
+class BlockedDepthwise(NamedTuple):
+    """blocked_convolution.depthwise: windows over every channel on its own."""
+
+    source: int
+    plane_bytes: int  # of a block of channels in the source
+    row_bytes: int  # from one kernel row to the next in the source
+    row_table: int  # per output row: offset in the source, offset in the target, first kernel row, kernel rows
+    height: int  # of the output
+    width: int
+    stride_bytes: int  # from the window of one output column to the next one's in the source
+    weights: int  # [blocks][kernel rows][taps][lanes]
+    weight_bytes: int  # of a block
+    bias: int  # a float per channel of the blocks
+    target: int
+    target_bytes: int  # of a block of channels
+    residual: int  # 0: none
+    parameters: int  # of the activation, two floats
+    blocks: int  # of channels, of an image
+    images: int
