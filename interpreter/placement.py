@@ -10,7 +10,7 @@ from mnnx.backends.backend import Backend
 from mnnx.backends.blocked import tensor_bytes
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import LimitExceeded
-from mnnx.interpreter.memory import Buffer, MemoryPlan, plan_memory
+from mnnx.interpreter.memory import ALIGNMENT, Buffer, MemoryPlan, plan_memory
 from mnnx.interpreter.pipeline import Pipeline
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.unit import Unit
@@ -30,7 +30,7 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int]) -> Memor
         working = [step for step in steps if step.working_memory and step.backend is backend]
         plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *(step.working_memory for step in working)])
         _check_limit(values, plan)
-        arena = backend.allocate(plan.arena_bytes) if plan.arena_bytes else None
+        arena = backend.allocate(max(plan.arena_bytes, ALIGNMENT)) if mine else None  # empty tensors have an address too
         for index, buffer in mine.items():
             tensor = DeviceTensor(values.name(index), values.specs[index], backend, arena, buffer.offset, layout=values.layout(index))
             values.tensors[index] = tensor
@@ -45,8 +45,8 @@ def _check_limit(values: Values, plan: MemoryPlan) -> None:
     limit = values.runtime.limits.memory_bytes
     if plan.arena_bytes > limit:
         raise LimitExceeded(
-            f"the graph {values.graph.name!r} needs {plan.arena_bytes >> 20} MiB for these input shapes; the limit is "
-            f"{limit >> 20} MiB. Check the input's shape, or raise Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
+            f"the graph {values.graph.name!r} needs {plan.arena_bytes >> 20} MiB for these input shapes; "
+            f"the limit is {limit >> 20} MiB. Check the input's shape, or raise Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
         )
 
 

@@ -79,7 +79,7 @@ class BlockableConvolution(Execution):
         if self._depthwise:
             return images * channels * (spread + windows.taps * windows.pixels) / lanes
         depth, pixels = self.w[1] * windows.taps, windows.pixels + 24
-        products = self.op.group * (-(-outputs // self.op.group // 8) * 8) * depth * pixels / 2 * 1.2
+        products = self.op.group * (-(-outputs // self.op.group // 8) * 8) * depth * pixels / 2 * 1.5
         return images * (products + channels * (spread + 2 * windows.taps * pixels)) / lanes
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
