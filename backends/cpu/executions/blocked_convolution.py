@@ -68,9 +68,7 @@ class BlockableConvolution(Execution):
                 sources.append(lanes)
         rest = tuple(lanes if i == 3 and spec is not None else 0 for i, spec in enumerate(inputs))[1:]
         plain = self._plain_cycles(lanes)
-        return [
-            Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self._plan(bool(source)).cycles)) for source in sources
-        ]
+        return [Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self._plan(bool(source)).cycles)) for source in sources]
 
     def _plain_cycles(self, lanes: int) -> float:
         """An estimate of the time of the plain execution: packing or spreading the image, and multiplying."""

@@ -1,6 +1,6 @@
 """Convolutions of float32 images in the blocked layout. Argument blocks: see blocked_words.py."""
 
-from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile, make_depthwise_tile
+from mnnx.backends.cpu.kernels.blocked_tile import LINE, make_blocked_tile, make_depthwise_tile
 from mnnx.backends.cpu.kernels.blocked_words import BlockedDepthwise, BlockedProduct
 from mnnx.backends.cpu.kernels.intrinsics import load_i64, share
 from mnnx.backends.cpu.kernels.registry import kernel_factory
@@ -39,26 +39,32 @@ def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges,
                 bias = bias_start + (group * block_panels + block_panel) * panel_bytes
                 y_offset = (item * blocks + block_panel * vectors) * plane_bytes
                 whole = tail == 0 or block_panel < block_panels - 1
+                ahead, ahead_tile, ahead_step = weights, 0, 0  # each tile prefetches its part of the next weights
+                if block_panel + 1 < last_panel:
+                    ahead_tile = (weight_bytes // (last_tile - first_tile) + LINE - 1) // LINE * LINE
                 for index in range(first_tile, last_tile):
                     row, column = row_table + index // column_tiles * 32, column_table + index % column_tiles * 24
                     xt = x + load_i64(row) + load_i64(column)
                     offset = y_offset + load_i64(row + 8) + load_i64(column + 8)
                     y, added = target_start + offset, residual_start + offset if residual_start != 0 else 0
                     first, count, masks = load_i64(row + 16), load_i64(row + 24), load_i64(column + 16)
+                    if ahead_tile != 0:
+                        ahead = weights + weight_bytes + (index - first_tile) * ahead_tile
+                        ahead_step = (ahead_tile // count + LINE - 1) // LINE * LINE
                     w = weights + first * depth * (panel_bytes if whole else 4 * tail * lanes)
                     if edges == 0 or masks == 0:
                         table = steps + 8 * first
                         if whole:
-                            inner(xt, table, count, 0, 0, w, bias, y, plane_bytes, added, parameters)
+                            inner(xt, table, count, 0, 0, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                         else:
-                            inner_tail(xt, table, count, 0, 0, w, bias, y, plane_bytes, added, parameters)
+                            inner_tail(xt, table, count, 0, 0, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                     else:
                         first, count = first * ratio, count * ratio
                         table, masks = edge_steps + 8 * first, masks + 8 * first
                         if whole:
-                            edge(xt, table, count, masks, zeros, w, bias, y, plane_bytes, added, parameters)
+                            edge(xt, table, count, masks, zeros, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                         else:
-                            edge_tail(xt, table, count, masks, zeros, w, bias, y, plane_bytes, added, parameters)
+                            edge_tail(xt, table, count, masks, zeros, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
 
     return product
 
@@ -70,7 +76,8 @@ def make_depthwise(columns, single, taps, stride, dilation, left, right, lanes, 
     Output rows, over all blocks of channels, are shared out to the parts.
     """
     first_tile, inner_tile, last_tile = (
-        make_depthwise_tile(columns, taps, stride, dilation, l, r, lanes, fma, kind) for l, r in ((left, right if single else 0), (0, 0), (0, right))
+        make_depthwise_tile(columns, taps, stride, dilation, l, r, lanes, fma, kind)
+        for l, r in ((left, right if single else 0), (0, 0), (0, right))
     )
 
     def depthwise(args, part, parts):

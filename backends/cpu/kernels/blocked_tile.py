@@ -9,15 +9,26 @@ import functools
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.tile import add_residual
-from mnnx.backends.cpu.kernels.vectors import I64, Loop, Vectors, activate
+from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, Loop, Vectors, activate
+
+#: Bytes of a cache line, and those that a step of a tile prefetches.
+LINE, PREFETCHED = 64, 256
+
+
+def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
+    """Brings a line that will be read into the L2 cache."""
+    kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+    function = cgutils.get_or_insert_function(v.builder.module, kind, "llvm.prefetch.p0")
+    v.builder.call(function, [v.at(address, offset, I8), *(ir.Constant(I32, n) for n in (0, 2, 1))])
 
 
 @functools.cache
 def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0):
-    """An intrinsic tile(x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters).
+    """An intrinsic tile(x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters).
 
         y[j][i] = activation(bias[j] + sum over steps s and k < depth of x[steps[s] + i * row_bytes + 4 * k] * w[s][k][j] + residual[j][i])
 
@@ -25,13 +36,13 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
     the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
     0 for none; parameters: the address of two floats (`blocks.epilogue`).
     With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
-    from there) in step s.
+    from there) in step s. Step s brings the PREFETCHED bytes from ahead + s * ahead_step on into the L2 cache.
     """
 
     @intrinsic
-    def tile(typing, x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters):
+    def tile(typing, x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters):
         def codegen(context, builder, signature, arguments):
-            x, steps, count, masks, zeros, w, bias, y, y_stride, residual, parameters = arguments
+            x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters = arguments
             v = Vectors(builder, lanes, fma)
             step = 4 * lanes
             first = [v.load(bias, step * j) for _ in range(rows) for j in range(vectors)]
@@ -46,6 +57,9 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
                         if i < edges or i >= rows - edges:
                             outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
                             starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
+                soon = builder.add(ahead, builder.mul(loop.index, ahead_step))
+                for k in range(0, PREFETCHED, LINE):
+                    prefetch(v, soon, k)
                 for k in range(depth):
                     columns = [v.load(weights, (k * vectors + j) * step) for j in range(vectors)]
                     for i, (start, offset) in enumerate(starts):
@@ -62,7 +76,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
                 v.store(activate(v, kind, total, p, q), y, offset)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 11), codegen
+        return types.void(*[types.int64] * 13), codegen
 
     return tile
 
