@@ -49,14 +49,15 @@ def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: T
             module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol)
         except NumbaError as error:
             raise BackendError(f"numba can't compile the kernel {title}: {error}") from error
-        return _emit(module, symbol, title, target)
+        return _emit(module, symbol, title, target, factory.unroll)
 
 
 def assembly(name: str, parameters: dict[str, Any], target: Target) -> str:
     """The kernel's assembly text, for people."""
     with _LOCK:
         factory = registry.find(name)
-        machine, module = _optimised(_intermediate_code(factory.make(**parameters), factory.fastmath, "kernel"), "kernel", target)
+        module = _intermediate_code(factory.make(**parameters), factory.fastmath, "kernel")
+        machine, module = _optimised(module, "kernel", target, factory.unroll)
         return machine.emit_assembly(module)
 
 
@@ -120,7 +121,7 @@ def _without_target(text: str) -> str:
     return re.sub(r'"(target-cpu|target-features|probe-stack|stack-probe-size)"="[^"]*"', "", text)
 
 
-def _optimised(module: llvm.ModuleRef, symbol: str, target: Target) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
+def _optimised(module: llvm.ModuleRef, symbol: str, target: Target, unroll: bool) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
     machine = _machine(target)
     if any(function.name == "mnnx_pause" for function in module.functions):
         call = _PAUSE.get(target.arch)
@@ -132,13 +133,15 @@ def _optimised(module: llvm.ModuleRef, symbol: str, target: Target) -> tuple[llv
             value.linkage = "internal"
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = unroll
+    builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return machine, module
 
 
-def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target) -> bytes:
-    machine, module = _optimised(module, symbol, target)
+def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target, unroll: bool) -> bytes:
+    machine, module = _optimised(module, symbol, target, unroll)
     data = machine.emit_object(module)
     undefined = undefined_symbols(data)
     if undefined is None:  # not ELF: what the IR still declares

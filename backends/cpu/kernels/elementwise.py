@@ -85,7 +85,7 @@ def _converted(name: str, boolean: bool, compute: str, result: str) -> str:
     return f"R(np_int64({name}))"
 
 
-@kernel_factory("elementwise")
+@kernel_factory("elementwise", unroll=False)
 def make(
     text: str,
     letters: str,
