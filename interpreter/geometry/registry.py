@@ -11,6 +11,7 @@ is no mere movement or would need too many regions. Source indices are those of 
 
 from __future__ import annotations
 
+import functools
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable, Sequence
@@ -69,9 +70,9 @@ def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
     return tuple(rasters)
 
 
+@functools.cache
 def _load() -> None:
     import mnnx.interpreter.geometry as package
 
-    if not _FUNCTIONS:
-        for module in pkgutil.iter_modules(package.__path__):
-            importlib.import_module(f"{package.__name__}.{module.name}")
+    for module in pkgutil.iter_modules(package.__path__):
+        importlib.import_module(f"{package.__name__}.{module.name}")
