@@ -10,6 +10,7 @@ from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of
 from mnnx.backends.cpu.executions.blocked_depthwise import BlockedDepthwisePlan
 from mnnx.backends.cpu.executions.blocked_product import BlockedProductPlan
+from mnnx.backends.cpu.executions.blocked_winograd import BlockedWinogradPlan, best_winograd
 from mnnx.backends.cpu.kernels.blocks import epilogue
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
@@ -44,11 +45,14 @@ class BlockableConvolution(Execution):
             self._blocked = self._plan(bool(self.way.inputs[0]))
         return self._blocked
 
-    def _plan(self, blocked_source: bool) -> BlockedProductPlan | BlockedDepthwisePlan:
+    def _plan(self, blocked_source: bool) -> BlockedProductPlan | BlockedWinogradPlan | BlockedDepthwisePlan:
+        backend, windows, images, groups = self.backend, self.windows, self.x[0], self.op.group
         if self._depthwise:
-            return BlockedDepthwisePlan(self.backend, self.windows, self.x[0], self.x[1])
-        groups = self.op.group
-        return BlockedProductPlan(self.backend, self.windows, self.x[0], groups, self.w[1], self.w[0] // groups, blocked_source)
+            return BlockedDepthwisePlan(backend, windows, images, self.x[1])
+        product = BlockedProductPlan(backend, windows, images, groups, self.w[1], self.w[0] // groups, blocked_source)
+        if groups == 1 and blocked_source and backend.config.memory != "low":
+            return best_winograd(backend, windows, images, self.w[1], self.w[0], product.cycles) or product
+        return product
 
     @property
     def _depthwise(self) -> bool:

@@ -17,7 +17,7 @@ from mnnx.backends.cpu.windows import Windows
 #: What a panel of pixels may take of the L2 cache, while all weights pass by.
 _PANEL_BYTES = 256 * 1024
 #: The largest number of floats of a pixel that a step takes.
-_DEPTH = 8
+DEPTH = 8
 #: What a step costs beside its multiply-adds, in those of a tile.
 _STEP_CYCLES = 0.5
 
@@ -38,7 +38,9 @@ class TileShape:
 
         def cost(shape: TileShape) -> float:
             whole, tail = divmod(blocks, shape.vectors)
-            cycles = -(-width // shape.rows) * (whole * _cycles(shape.rows, shape.vectors) + (_cycles(shape.rows, tail) if tail else 0))
+            cycles = -(-width // shape.rows) * (
+                whole * tile_cycles(shape.rows, shape.vectors) + (tile_cycles(shape.rows, tail) if tail else 0)
+            )
             return cycles * (1.0 if shape.rows in _USUAL_ROWS else 1.05) * (1.04 if tail else 1.0)
 
         shapes = [
@@ -52,7 +54,7 @@ class TileShape:
 _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
 
 
-def _cycles(rows: int, vectors: int) -> float:
+def tile_cycles(rows: int, vectors: int) -> float:
     """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
     loads = rows + vectors
     return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
@@ -76,10 +78,10 @@ class BlockedProductPlan:
 
     def _choose_depth(self) -> None:
         if self.blocked:
-            self.depth = self.edge_depth = min(self.lanes, _DEPTH)
+            self.depth = self.edge_depth = min(self.lanes, DEPTH)
             self.channel_steps = -(-self.channels // self.depth)
         else:
-            self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= _DEPTH else 1
+            self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= DEPTH else 1
             self.edge_depth = 1
 
     def _find_edges(self) -> None:
@@ -107,7 +109,7 @@ class BlockedProductPlan:
         """An estimate of the time on one core."""
         rows = self.images * self.groups * len(self.starts) * self.windows.output[1]
         whole, tail = divmod(self.blocks, self.shape.vectors)
-        tile = whole * _cycles(self.shape.rows, self.shape.vectors) + (_cycles(self.shape.rows, tail) if tail else 0)
+        tile = whole * tile_cycles(self.shape.rows, self.shape.vectors) + (tile_cycles(self.shape.rows, tail) if tail else 0)
         return rows * tile * self.kernel_height * self._row_steps * (self.depth + _STEP_CYCLES)
 
     @property
@@ -181,7 +183,7 @@ class BlockedProductPlan:
             if outside.any():
                 bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
                 line[2] = address_of(masks.setdefault(bits.tobytes(), bits[edge_steps[:, 1]]))
-        zeros = np.zeros(_DEPTH, np.float32)
+        zeros = np.zeros(DEPTH, np.float32)
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
         plane_bytes = 4 * lanes * windows.pixels
         tiles = len(self.starts) * windows.output[1]

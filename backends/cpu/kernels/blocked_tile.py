@@ -34,7 +34,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
 
     for `rows` pixels i, which lie row_bytes apart in x, and `vectors` vectors j of output channels, which lie y_stride bytes apart in y and
     the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
-    0 for none; parameters: the address of two floats (`blocks.epilogue`).
+    0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without bias and residual.
     With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
     from there) in step s. Step s brings the PREFETCHED bytes from ahead + s * ahead_step on into the L2 cache.
     """
@@ -45,7 +45,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
             x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters = arguments
             v = Vectors(builder, lanes, fma)
             step = 4 * lanes
-            first = [v.load(bias, step * j) for _ in range(rows) for j in range(vectors)]
+            first = [v.load(bias, step * j) if kind else v.constant(0) for _ in range(rows) for j in range(vectors)]
             with Loop(builder, count, [*first, w]) as loop:
                 *sums, weights = loop.values
                 place = builder.shl(loop.index, v.index(3))
@@ -70,10 +70,11 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
             offsets = [
                 builder.add(builder.mul(y_stride, v.index(j)), v.index(step * i)) for i in range(rows) for j in range(vectors)
             ]  # fmt: skip
-            totals = add_residual(v, loop.results[: rows * vectors], residual, offsets)
-            p, q = v.load_splat(parameters), v.load_splat(parameters, 4)
+            totals = loop.results[: rows * vectors]
+            if kind:
+                totals, p, q = add_residual(v, totals, residual, offsets), v.load_splat(parameters), v.load_splat(parameters, 4)
             for total, offset in zip(totals, offsets, strict=True):
-                v.store(activate(v, kind, total, p, q), y, offset)
+                v.store(activate(v, kind, total, p, q) if kind else total, y, offset)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 13), codegen

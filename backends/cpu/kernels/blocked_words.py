@@ -51,3 +51,42 @@ class BlockedDepthwise(NamedTuple):
     parameters: int  # of the activation, two floats
     blocks: int  # of channels, of an image
     images: int
+
+
+class BlockedWinograd(NamedTuple):
+    """blocked_winograd: 3×3 windows with stride 1, the output in squares."""
+
+    source: int
+    in_blocks: int  # of channels, per image
+    height: int
+    width: int
+    top_pad: int
+    left_pad: int
+    across: int  # squares of the output
+    down: int
+    images: int
+    chunks: int  # into how many parts the squares are cut
+    block_chunks: int  # and the blocks of channels
+    stride: int  # squares that there is room for between blocks of the transformed image
+    to_do: int  # TRANSFORM, MULTIPLY or both
+    transformed: int
+    transformed_bytes: int  # of a chunk
+    shared: int  # whether there is memory for all chunks; otherwise for one per slot
+    products: int
+    products_bytes: int  # of a slot
+    flags: int
+    slots: int
+    steps: int  # table of byte offsets in a point of the transformed image
+    step_count: int
+    weights: int  # [panels of output channels][points][steps][depth][channels of the panel]
+    weight_bytes: int  # of a panel
+    bias: int  # a float per channel of the blocks
+    target: int
+    out_height: int
+    out_width: int
+    residual: int  # 0: none
+    parameters: int  # of the activation, two floats
+    blocks: int  # of output channels
+
+
+TRANSFORM, MULTIPLY = 1, 2
