@@ -1,92 +1,117 @@
 """Chooses the layout of every tensor, so that neighbours that like blocks pass them on, and repacks where they meet others.
 
-One walk over the steps in order: each runs in the way (`Execution.layouts`) that costs least, counted in bytes of memory traffic: what it
-reads and writes in these layouts, and the repacking of inputs that aren't at hand so, less what the way saves. A value is repacked at
-most once, where it is needed first. What outlives the plan, and what another backend reads, is plain.
+A walk from the end estimates what it costs later that a value is plain, or blocked. Then one walk over the steps in order lets each run
+in the way that costs least: its own traffic, the repacking of inputs that aren't at hand so, and what its outputs' layouts cost later. A
+value is repacked at most once, where it is needed first. What outlives the plan, and what another backend reads, is plain.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Sequence
 
-from mnnx.backends.backend import Backend, Layouts
-from mnnx.backends.blocked import blocked_bytes, is_piece, same_bytes, tensor_bytes
-from mnnx.interpreter.geometry.blocked import rewrite_blocked
+from mnnx.backends.backend import Backend
+from mnnx.backends.blocked import is_piece, same_bytes
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.values import Values
+from mnnx.interpreter.ways import Way, repacking_cost, ways_of
 from mnnx.schema.model import Node
 from mnnx.schema.ops.repack import Repack
 
 
-def assign_layouts(values: Values, steps: Iterable[Step], kept: Iterable[int]) -> tuple[list[Step], dict[int, int]]:
+def assign_layouts(values: Values, steps: Sequence[Step], kept: Collection[int]) -> tuple[list[Step], dict[int, int]]:
     """The steps with those that repack among them, their executions told their ways; and each kept value → the plain one to keep."""
-    assignment = _Assignment(values)
-    for step in steps:
-        assignment.add(step)
+    ways = [ways_of(values, step) for step in steps]
+    if not any(way.layouts.saves > 0 for choice in ways for way in choice):
+        return list(steps), {i: i for i in kept}
+    assignment = _Assignment(values, _Outlook(values, ways, kept))
+    for choice in ways:
+        assignment.add(choice)
     return assignment.steps, {i: assignment.placed(i, 0, None) for i in kept}
 
 
-class _Assignment:
-    def __init__(self, values: Values):
+class _Outlook:
+    """What the layouts of values cost later. A difference is never more than repacking, so it doesn't add up where paths meet again."""
+
+    def __init__(self, values: Values, ways: Sequence[list[Way]], kept: Collection[int]):
         self.values = values
+        self._owners = {i: choice[0].step.backend for choice in ways for i in choice[0].step.outputs}
+        self._costs: dict[int, tuple[float, float]] = {i: (0, self._repacking(i)) for i in kept}  # plain, blocked
+        self._views: dict[int, list[int]] = {}
+        for view, (source, _) in values.views.items():
+            self._views.setdefault(source, []).append(view)
+        for choice in reversed(ways):
+            for index in {i for way in choice for i, _ in way.inputs() if i in self._owners or i in values.views}:
+                self._add(index, *(self._use(choice, index, blocked) for blocked in (False, True)))
+
+    def cost(self, index: int, blocked: bool) -> float:
+        """What it costs later that a value is blocked, or isn't."""
+        plain, other = self._costs.get(index, (0, 0))
+        for view in self._views.get(index, ()):
+            costs = self.cost(view, False), self.cost(view, True)
+            if not self._is_piece(index, view):
+                costs = 0, self._repacking(index)
+            plain, other = plain + costs[0], other + costs[1]
+        least = min(plain, other)
+        return min((other if blocked else plain) - least, self._repacking(index))
+
+    def _use(self, choice: list[Way], index: int, blocked: bool) -> float:
+        """The least that a step costs with everything after it, one of its inputs being blocked or not, the others as it likes them."""
+        if self._owner(index) is not choice[0].step.backend:
+            return self._repacking(index) if blocked else 0
+        return min(
+            way.cost
+            + sum(self.cost(i, layout != 0) for i, layout in way.outputs())
+            + sum(self._repacking(i) for i, layout in way.inputs() if i == index and (layout != 0) != blocked)
+            for way in choice
+        )
+
+    def _add(self, index: int, plain: float, blocked: float) -> None:
+        sums = self._costs.get(index, (0, 0))
+        self._costs[index] = sums[0] + plain, sums[1] + blocked
+
+    def _owner(self, index: int) -> Backend | None:
+        return self._owners.get(self.values.root(index))
+
+    def _repacking(self, index: int) -> float:
+        owner, spec = self._owner(index), self.values.specs[index]
+        return repacking_cost(spec, owner.block_width) if owner is not None and owner.block_width and spec.rank >= 2 else 0
+
+    def _is_piece(self, index: int, view: int) -> bool:
+        owner, values = self._owner(index), self.values
+        lanes = owner.block_width if owner else 0
+        return lanes > 0 and is_piece(values.specs[index], values.specs[view], values.views[view][1], lanes)
+
+
+class _Assignment:
+    def __init__(self, values: Values, outlook: _Outlook):
+        self.values = values
+        self.outlook = outlook
         self.steps: list[Step] = []
         self._owners: dict[int, Backend] = {}
         self._copies: dict[tuple[int, int, int], int] = {}  # value, layout, backend
 
-    def add(self, step: Step) -> None:
-        plain = Layouts((0,) * len(step.inputs), (0,) * len(step.outputs))
-        offers: list[tuple[Layouts, Step]] = [(plain, step), *self._blocked(step)]
-        way, step = min(offers, key=lambda offer: self._cost(offer[1], offer[0]))
-        step.inputs = [i if i < 0 else self.placed(i, layout, step.backend) for i, layout in zip(step.inputs, way.inputs, strict=True)]
-        for index, layout in zip(step.outputs, way.outputs, strict=True):
-            if index >= 0:
-                self.values.layouts[index] = layout
-                self._owners[index] = step.backend
-        step.execution.way = None if way == plain else way
+    def add(self, choice: list[Way]) -> None:
+        """Adds the step that runs in the best of these ways."""
+        way = min(choice, key=self._cost)
+        layouts, step, _ = way
+        step.inputs = [i if i < 0 else self.placed(i, layout, step.backend) for i, layout in zip(step.inputs, layouts.inputs, strict=True)]
+        for index, layout in way.outputs():
+            self.values.layouts[index] = layout
+            self._owners[index] = step.backend
+        step.execution.way = layouts if any((*layouts.inputs, *layouts.outputs)) else None
         self.steps.append(step)
 
-    def _blocked(self, step: Step) -> Iterator[tuple[Layouts, Step]]:
-        """The ways with blocked tensors, each with the step that runs so: this one, or another one in its place."""
-        lanes, movement = step.backend.block_width, step.movement
-        if not lanes or any(self.values.specs[i].size == 0 for i in (*step.inputs, *step.outputs) if i >= 0):
-            return
-        if movement is None:
-            specs, results = ([self.values.spec(i) for i in indices] for indices in (step.inputs, step.outputs))
-            yield from ((way, step) for way in step.execution.layouts(specs, results, lanes))
-        elif any(self._layout(i) for i in step.inputs if i >= 0):
-            yield from self._blocked_movement(step, lanes)
-
-    def _blocked_movement(self, step: Step, lanes: int) -> Iterator[tuple[Layouts, Step]]:
-        """A Raster over blocked memory; or the execution of the op itself, where that has a way with blocks."""
-        movement, backend = step.movement, step.backend
-        result = movement.outputs[movement.slot]
-        raster = rewrite_blocked(movement.op, movement.inputs, movement.outputs, movement.slot, lanes)
-        if raster is not None:
-            inputs = [i if position in raster.sources else -1 for position, i in enumerate(step.node.inputs)]
-            execution = backend.create(raster, movement.inputs, [result])
-            way = Layouts(tuple(lanes if i >= 0 else 0 for i in inputs), (lanes,))
-            yield way, Step(step.node, raster, inputs, step.outputs, backend, step.reason, execution)
-        elif len(movement.outputs) == 1 and backend.supports(movement.op, movement.inputs, movement.outputs) is None:
-            execution = backend.create(movement.op, movement.inputs, movement.outputs)
-            for way in execution.layouts(movement.inputs, movement.outputs, lanes):
-                yield way, Step(step.node, movement.op, step.node.inputs, step.outputs, backend, step.reason, execution)
-
-    # ---- costs
-    def _cost(self, step: Step, way: Layouts) -> float:
-        values = self.values
-        inputs = [(i, layout) for i, layout in zip(step.inputs, way.inputs, strict=True) if i >= 0 and not values.is_static(i)]
-        outputs = [(i, layout) for i, layout in zip(step.outputs, way.outputs, strict=True) if i >= 0]
-        traffic = sum(tensor_bytes(values.specs[i], layout) for i, layout in [*inputs, *outputs])
-        return traffic + sum(self._repacking(i, layout, step.backend) for i, layout in inputs) - way.saves
+    def _cost(self, way: Way) -> float:
+        repacking = sum(self._repacking(i, layout, way.step.backend) for i, layout in way.inputs() if not self.values.is_static(i))
+        return way.cost + repacking + sum(self.outlook.cost(i, layout != 0) for i, layout in way.outputs())
 
     def _repacking(self, index: int, layout: int, backend: Backend) -> int:
         """The cost of having a value in a layout."""
-        present, spec = self._layout(index), self.values.specs[index]
-        if present == layout or (index, layout, id(backend)) in self._copies or same_bytes(spec.shape, present or layout):
+        present = self._layout(index)
+        if present == layout or (index, layout, id(backend)) in self._copies:
             return 0
-        return spec.nbytes + blocked_bytes(spec.shape, present or layout)
+        return repacking_cost(self.values.specs[index], present or layout)
 
-    # ---- values
     def _layout(self, index: int) -> int:
         """The layout of a value, that of a view being settled when it is asked for first: the same as that of what it is a view of if the
         piece is one there too; else plain, in a plain copy."""
