@@ -12,6 +12,9 @@ from mnnx.interpreter.step import Step
 from mnnx.interpreter.values import Values
 from mnnx.schema.ops.base import Spec
 
+#: What it costs to have one more unit.
+_UNIT = 8192
+
 
 class Way(NamedTuple):
     """Layouts, the step that runs with them (another one in a movement's place), and the cost of that, repacking left aside."""
@@ -38,7 +41,7 @@ def ways_of(values: Values, step: Step) -> list[Way]:
 
 def repacking_cost(spec: Spec, lanes: int) -> int:
     """Of a tensor, from or to blocks."""
-    return 0 if same_bytes(spec.shape, lanes) else spec.nbytes + blocked_bytes(spec.shape, lanes)
+    return 0 if same_bytes(spec.shape, lanes) else _UNIT + spec.nbytes + blocked_bytes(spec.shape, lanes)
 
 
 def _cost(values: Values, step: Step, layouts: Layouts) -> float:
