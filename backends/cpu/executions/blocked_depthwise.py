@@ -78,10 +78,10 @@ class BlockedDepthwisePlan:
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
     ) -> None:
-        """Records the unit. `weights`, `bias`: as packed; `epilogue`: its kind and parameters; the others are addresses (residual 0: none)."""
+        """Records the unit. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
         windows, pixel_bytes = self.windows, 4 * self.lanes
         kind, parameters = epilogue
-        (_, height, width), (_, down, across), (_, row_dilation, dilation) = windows.output, windows.strides, windows.dilations
+        (_, height, width), (_, _, across), (_, row_dilation, dilation) = windows.output, windows.strides, windows.dilations
         rows = row_table(windows, pixel_bytes, pixel_bytes, 1)
         values = BlockedDepthwise(
             source=x - windows.begin[2] * pixel_bytes,

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
+from mnnx.backends.cpu.cores import cache_bytes
 from mnnx.backends.cpu.executions.blocked_rows import row_table
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
 from mnnx.backends.cpu.windows import Windows
 
-#: What a panel of pixels may take of the L2 cache, while all weights pass by.
-_PANEL_BYTES = 256 * 1024
+#: Chunks of work for each thread, where there is enough of it.
+_CHUNKS = 4
+#: What comes from beyond the L2 cache in a cycle.
+_BYTES_PER_CYCLE = 5
 #: The largest number of floats of a pixel that a step takes.
 DEPTH = 8
 #: What a step costs beside its multiply-adds, in those of a tile.
@@ -61,7 +64,7 @@ def tile_cycles(rows: int, vectors: int) -> float:
 
 
 class BlockedProductPlan:
-    """The plan of one product: x [N, groups * channels, H, W], blocked (or plain: `lanes_in` 0) → y [N, groups * outputs, H', W'], blocked."""
+    """The plan of one product: x [N, groups * channels, H, W], `blocked` or plain → y [N, groups * outputs, H', W'], blocked."""
 
     def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool):
         self.backend, self.images, self.groups, self.channels, self.outputs = backend, images, groups, channels, outputs
@@ -151,7 +154,7 @@ class BlockedProductPlan:
     def _steps(self, depth: int) -> np.ndarray:
         """Where each step begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
         windows, lanes = self.windows, self.lanes
-        (_, height, width), (_, down, across) = windows.input, windows.dilations
+        (_, _, width), (_, down, across) = windows.input, windows.dilations
         pixels = math.prod(windows.input)
         taps = range(self.kernel_width)
         if self.blocked:
@@ -169,7 +172,7 @@ class BlockedProductPlan:
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
     ) -> None:
-        """Records the unit. `weights`, `bias`: as packed; `epilogue`: its kind and parameters; the others are addresses (residual 0: none)."""
+        """Records the unit. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
         windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
         kind, parameters = epilogue
         pixel_bytes = 4 * lanes if self.blocked else 4
@@ -224,17 +227,23 @@ class BlockedProductPlan:
         self.backend.commands.record(product, arguments(*values), chunks, keep)
 
     def _divide(self, tiles: int, panels: int) -> tuple[int, int]:
-        """Tiles in a panel of pixels, and into how many chunks the panels of output channels are cut."""
-        windows = self.windows
-        tile_bytes = 4 * self.channels * self.shape.rows * windows.strides[2] * min(self.kernel_height, windows.strides[1])
-        panel_tiles = max(1, min(tiles, _PANEL_BYTES // tile_bytes))
-        threads = self.backend.threads
-        block_chunks = 1
-        if threads > 1:
-            wanted = 4 * threads
-            tasks = self.images * self.groups * -(-tiles // panel_tiles)
-            if tasks < wanted:
-                panel_tiles = max(1, min(panel_tiles, tiles * self.images * self.groups // wanted))
-                tasks = self.images * self.groups * -(-tiles // panel_tiles)
-                block_chunks = max(1, min(panels, -(-wanted // tasks)))
-        return panel_tiles, block_chunks
+        """Tiles in a panel of pixels, and into how many chunks the panels of output channels are cut.
+
+        Every panel of pixels takes all weights of its chunk through the cache, every chunk of weights all pixels.
+        """
+        items, threads = self.images * self.groups, self.backend.threads
+        source = 4 * self.channels * min(math.prod(self.windows.input), self.windows.pixels * self.windows.taps)
+        weights = 4 * self.channels * self.windows.taps * self.blocks * self.lanes
+        least = min(tiles, -(-source // (cache_bytes() // 4)))
+        if threads == 1:
+            return -(-tiles // least), 1
+        wanted, best = _CHUNKS * threads, None
+        work = tiles * panels * tile_cycles(self.shape.rows, self.shape.vectors) * self.channels * self.windows.taps
+        for blocks in range(1, min(panels, wanted) + 1):
+            pixels = min(tiles, max(least, -(-wanted // (items * blocks))))
+            uneven = -(-tiles // pixels) * pixels / tiles * -(-panels // blocks) * blocks / panels
+            few = max(1.0, threads / (items * blocks * pixels))
+            cost = work * uneven * few + (pixels * weights + blocks * source) / _BYTES_PER_CYCLE
+            if best is None or cost < best[0]:
+                best = cost, -(-tiles // pixels), blocks
+        return best[1:]

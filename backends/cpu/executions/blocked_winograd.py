@@ -46,16 +46,15 @@ class BlockedWinogradPlan:
         return max(1, cache_bytes() // 2 // (self.points * self.in_blocks * self.lanes * 4))
 
     def _divide(self) -> None:
-        """Into chunks of squares; where those are too few for the threads, the transform is a unit of its own, and the products are cut into
-        blocks of channels too."""
+        """Into chunks of squares; where those are too few for the threads, the transform is a unit of its own, and the products are cut
+        into blocks of channels too."""
         threads, rows = self.backend.threads, self.shape.rows
-        chunks = -(-self.squares // max(rows, self._most_squares()))
-        if threads > 1:
-            chunks = -(-chunks // threads) * threads
+        fewest = -(-self.squares // max(rows, self._most_squares()))
+        chunks = max(fewest, 2 * threads) if threads > 1 else fewest
         panels = -(-self.blocks // self.shape.vectors)
-        self.apart = threads > 1 and self.squares // chunks < 4 * rows and panels > 1
+        self.apart = threads > 1 and (self.squares // chunks < 4 * rows or self.weight_bytes > cache_bytes() // 2) and panels > 1
         if self.apart:
-            chunks = -(-self.squares // max(rows, self._most_squares()))
+            chunks = fewest
         self.chunks = max(1, min(chunks, self.squares // rows))
         self.block_chunks = min(panels, -(-4 * threads // self.chunks)) if self.apart else 1
         self.stride = max(rows, -(-self.squares // self.chunks))
@@ -118,7 +117,7 @@ class BlockedWinogradPlan:
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int
     ) -> None:
-        """Records the units. `weights`, `bias`: as packed; `epilogue`: its kind and parameters; the others are addresses (residual 0: none)."""
+        """Records the units. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
         windows, lanes, backend, (rows, vectors) = self.windows, self.lanes, self.backend, (self.shape.rows, self.shape.vectors)
         kind, parameters = epilogue
         channel_steps = np.arange(self.in_blocks * lanes // self.depth, dtype=np.int64) * self.depth

@@ -13,8 +13,8 @@ _product, _depthwise = load_words(len(BlockedProduct._fields)), load_words(len(B
 def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges, edge_depth):
     """Tiles of `rows` pixels of an output row × `vectors` blocks of output channels (the last ones: `tail` blocks, 0: none are left).
 
-    Pixels lie row_bytes apart in the source; a step takes `depth` (tiles at the image's edges: edge_depth) floats of each. `edges`: how many
-    pixels at either end of a tile may see padding. Panels of tiles × chunks of output channels are shared out to the parts.
+    Pixels lie row_bytes apart in the source; a step takes `depth` floats of each (edge_depth in tiles at the image's edges). `edges`: how
+    many pixels at either end of a tile may see padding. Panels of tiles × chunks of output channels are shared out to the parts.
     """
     inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth) for n in (vectors, tail or 1))
     edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, edge_depth, edges) for n in (vectors, tail or 1))
@@ -76,8 +76,8 @@ def make_depthwise(columns, single, taps, stride, dilation, left, right, lanes, 
     Output rows, over all blocks of channels, are shared out to the parts.
     """
     first_tile, inner_tile, last_tile = (
-        make_depthwise_tile(columns, taps, stride, dilation, l, r, lanes, fma, kind)
-        for l, r in ((left, right if single else 0), (0, 0), (0, right))
+        make_depthwise_tile(columns, taps, stride, dilation, *padding, lanes, fma, kind)
+        for padding in ((left, right if single else 0), (0, 0), (0, right))
     )
 
     def depthwise(args, part, parts):

@@ -86,7 +86,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
 def make_depthwise_tile(columns: int, taps: int, stride: int, dilation: int, left: int, right: int, lanes: int, fma: bool, kind: str):
     """An intrinsic tile(x, row_bytes, count, w, bias, y, residual, parameters): windows over `lanes` channels of their own.
 
-        y[i] = activation(bias + sum over kernel rows r < count and taps t of x[r * row_bytes][i * stride + t * dilation] * w[r][t] + residual[i])
+        y[i] = activation(bias + sum over rows r < count and taps t of x[r * row_bytes][i * stride + t * dilation] * w[r][t] + residual[i])
 
     for `columns` neighbouring pixels i, all of them vectors. The first `left` and the last `right` columns of the source that the windows
     cover are padding: they count as zeros and are not read.

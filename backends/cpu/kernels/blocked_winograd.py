@@ -19,7 +19,7 @@ def make(outputs, rows, vectors, tail, lanes, fma, kind, depth):
     shared out to the parts.
     """
     size, pixel = outputs + 2, 4 * lanes
-    points, panel_bytes = size * size, vectors * pixel
+    points = size * size
     transform, finish = make_input_transform(outputs, lanes, fma), make_output_transform(outputs, lanes, fma, kind)
     finish_raw, finish_pixels = make_output_transform(outputs, lanes, fma, ""), make_finish_pixels(lanes, fma, kind)
     copy, clear = make_move_pixels(lanes)
@@ -99,9 +99,8 @@ def make(outputs, rows, vectors, tail, lanes, fma, kind, depth):
                                 finish_raw(here, vectors * line, bias, square, outputs * pixel, 0, parameters)
                                 for i in range(tall):
                                     step = i * out_width * pixel
-                                    finish_pixels(
-                                        square + i * outputs * pixel, added + step if added != 0 else 0, target + offset + step, wide, parameters
-                                    )  # fmt: skip
+                                    seen = added + step if added != 0 else 0
+                                    finish_pixels(square + i * outputs * pixel, seen, target + offset + step, wide, parameters)
         free_slot(flags, slot)
 
     return winograd

@@ -1,8 +1,9 @@
 """The matrices of Winograd's convolutions F(m, 3): m outputs of a 3-tap filter from m + 2 products.
 
-y = Aᵀ ((G g) · (Bᵀ d)) for m + 2 inputs d and the filter g; in two dimensions with the matrices on both sides. They follow from the Toom-Cook
-algorithm: polynomials are multiplied by their values at m + 1 points and at infinity (Lavin & Gray, Fast Algorithms for Convolutional
-Neural Networks, 2016). The points are such that float32 loses little: fractions without rounding, near 1 in size, in pairs ±p.
+y = Aᵀ ((G g) · (Bᵀ d)) for m + 2 inputs d and the filter g; in two dimensions with the matrices on both sides. They follow from
+Toom and Cook's algorithm: polynomials are multiplied by their values at m + 1 points and at infinity (Lavin & Gray, Fast Algorithms for
+Convolutional Neural Networks, 2016). The points are such that float32 loses little: fractions without rounding, near 1 in size, in
+pairs ±p.
 """
 
 from __future__ import annotations
