@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -33,6 +34,7 @@ class TileShape:
     vectors: int
 
     @classmethod
+    @functools.cache
     def best(cls, width: int, blocks: int, registers: int) -> TileShape:
         """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
 
@@ -122,18 +124,23 @@ class BlockedProductPlan:
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
         """[groups * outputs, channels, kernel…] → [groups][panels of blocks][kernel rows][steps][depth][channels of the panel]."""
-        taps = (self.kernel_height, self.kernel_width)
-        w = w.reshape(self.groups, self.outputs, self.channels, *taps)
+        lanes, (height, width) = self.lanes, (self.kernel_height, self.kernel_width)
+        w = w.reshape(self.groups, self.outputs, self.channels, height, width)
         channels = self.channel_steps * self.depth if self.blocked else self.channels
-        full = np.zeros((self.groups, self.blocks * self.lanes, channels, *taps), np.float32)
-        full[:, : self.outputs, : self.channels] = w
-        order = (0, 3, 4, 2, 1) if self.blocked else (0, 3, 2, 4, 1)
-        rows = full.transpose(order).reshape(self.groups, -1, self.blocks * self.lanes)  # [groups, taps × channels, outputs]
-        panel = self.shape.vectors * self.lanes
-        packed = aligned(4 * rows.size).view(np.float32).reshape(self.groups, -1)
-        for first in range(0, rows.shape[2], panel):
-            part = rows[:, :, first : first + panel]
-            packed[:, first * rows.shape[1] : (first + part.shape[2]) * rows.shape[1]] = part.reshape(self.groups, -1)
+        packed = aligned(4 * self.groups * height * width * channels * self.blocks * lanes).view(np.float32).reshape(self.groups, -1)
+        panel = self.shape.vectors * lanes
+        for group, weights in zip(packed, w, strict=True):
+            start = 0
+            for first in range(0, self.blocks * lanes, panel):
+                part, columns = weights[first : first + panel], min(panel, self.blocks * lanes - first)
+                size = height * width * channels * columns
+                target = group[start : start + size]
+                if self.blocked:
+                    target, source = target.reshape(height, width, channels, columns), part.transpose(2, 3, 1, 0)
+                else:
+                    target, source = target.reshape(height, channels, width, columns), part.transpose(2, 1, 3, 0)
+                target[tuple(map(slice, source.shape))] = source
+                start += size
         return packed
 
     def pack_bias(self, bias: np.ndarray | None) -> np.ndarray:

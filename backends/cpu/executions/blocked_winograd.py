@@ -94,17 +94,17 @@ class BlockedWinogradPlan:
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
         """[M, C, 3, 3] → [panels of output channels][points][input channels][channels of the panel], transformed."""
         matrix = matrices(self.square).filter
+        matrix = np.kron(matrix, matrix)  # [points, taps]
         lanes, panel = self.lanes, self.shape.vectors * self.lanes
-        w = w.reshape(self.outputs, self.channels, 3, 3)
+        taps = np.ascontiguousarray(w.reshape(self.outputs, self.channels, 9).transpose(2, 1, 0))
         packed = aligned(self.weight_bytes).view(np.float32)
         start = 0
         for first in range(0, self.blocks * lanes, panel):
-            part = w[first : first + panel].astype(np.float64)
             width = min(panel, self.blocks * lanes - first)
-            points = np.zeros((self.points, self.in_blocks * lanes, width), np.float32)
-            transformed = matrix @ part @ matrix.T  # [outputs, channels, size, size]
-            points[:, : self.channels, : len(part)] = transformed.reshape(*part.shape[:2], -1).transpose(2, 1, 0)
-            packed[start : start + points.size] = points.ravel()
+            points = packed[start : start + self.points * self.in_blocks * lanes * width].reshape(self.points, -1, width)
+            part = taps[:, :, first : first + panel].astype(np.float64)
+            transformed = matrix @ part.reshape(9, -1)
+            points[:, : self.channels, : part.shape[2]] = transformed.reshape(self.points, self.channels, -1)
             start += points.size
         return packed
 
