@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint format schema bench clean
+.PHONY: demo test test-slow lint format schema bench wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -41,6 +41,12 @@ schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark
 
+wheel: $(VENV)/installed-dev  ## A wheel that contains compiled kernels, so that the common case never compiles
+	@command -v ld.lld >/dev/null || command -v aarch64-linux-gnu-ld >/dev/null || $(BIN)/python -m pip install --quiet ziglang
+	$(BIN)/python -m tests.bundles
+	rm -rf build
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info demo-output
+	rm -rf $(VENV) build dist *.egg-info demo-output backends/cpu/bundles/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

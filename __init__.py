@@ -35,6 +35,7 @@ _HOME = {
     "Session": "mnnx.interpreter.session",
     "SessionStateError": "mnnx.errors",
     "Tensor": "mnnx.interpreter.tensor",
+    "UnknownName": "mnnx.errors",
     "UnsupportedOperator": "mnnx.errors",
     "convert": "mnnx.converter.convert",
     "register_backend": "mnnx.backends.backend",

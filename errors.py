@@ -29,6 +29,12 @@ class InputError(MnnxError):
     """A value fed to a model doesn't fit: names the input or op, what it got and what it wants."""
 
 
+class UnknownName(InputError, KeyError):
+    """A session has no input or output of that name; lists those that it has. A KeyError too, as it comes from indexing."""
+
+    __str__ = Exception.__str__  # KeyError shows its message in quotes
+
+
 class SessionStateError(MnnxError):
     """A session was used in a state that doesn't allow it: released, running in another thread, or with an input never set."""
 

@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mnnx
@@ -23,6 +24,12 @@ if TYPE_CHECKING:
 
 LEVELS = (0, 1, 2, 3)
 
+#: Endings of files of other frameworks, which can't be told from a broken ONNX file by what is in them.
+_OTHER_FORMATS = (
+    *(".caffemodel", ".engine", ".h5", ".keras", ".mlmodel", ".mnn", ".ncnn", ".ort", ".param", ".pdmodel", ".pt", ".pth", ".safetensors"),
+    *(".tflite", ".xml"),
+)
+
 
 def convert(
     source: str | os.PathLike | onnx.ModelProto,
@@ -36,11 +43,14 @@ def convert(
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
     a little. progress(stage, fraction) is called as the conversion goes on.
 
-    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a target that can't be
-    written, or where the package onnx isn't installed.
+    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a file of another format, a
+    target that can't be written or is the source, or where the package onnx isn't installed.
     """
     if level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    if isinstance(source, (str, os.PathLike)):
+        _check_source(Path(source), Path(target))
+    _check_target(Path(target))
     if importlib.util.find_spec("onnx") is None:
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     from mnnx.converter.frontends.onnx.importer import import_model
@@ -77,6 +87,36 @@ def convert(
 def count_ops(graph: Graph) -> Counter[str]:
     """Ops by name, those of subgraphs included."""
     return Counter(node.op.name for g in [graph, *graph.subgraphs()] for node in g.nodes)
+
+
+def _check_source(source: Path, target: Path) -> None:
+    """Raises ConversionError where the source isn't for this converter, or would be overwritten."""
+    if source.exists() and target.exists() and source.samefile(target):
+        raise ConversionError(f"{target} is the source itself, which the result would overwrite; give the target another name")
+    try:
+        with open(source, "rb") as file:
+            start = file.read(8)
+    except OSError:
+        return  # the importer says what is wrong
+    if start[4:] == b"MNNX":
+        raise ConversionError(f"{source} is an .mnnx model already; mnnx converts from ONNX: give the .onnx file that it was made from")
+    if source.suffix.lower() in _OTHER_FORMATS:
+        raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: export the model as .onnx first")
+
+
+def _check_target(target: Path) -> None:
+    """Raises ConversionError where it is plain before the work begins that the target can't be written."""
+    if not target.parent.exists():
+        reason = f"there is no folder {target.parent}"
+    elif not target.parent.is_dir():
+        reason = f"{target.parent} is not a folder"
+    elif target.is_dir():
+        reason = "it is a folder"
+    elif not os.access(target.parent, os.W_OK | os.X_OK):
+        reason = f"Permission denied in the folder {target.parent}"
+    else:
+        return
+    raise ConversionError(f"{target} can't be written: {reason}")
 
 
 def _name(source: Any) -> str:

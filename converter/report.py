@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from mnnx.schema.model import Dim, dims_text
+from mnnx.schema.text import size
 
 
 @dataclass(frozen=True)
@@ -37,14 +38,12 @@ class ConversionReport:
     seconds: float
 
     def __str__(self) -> str:
+        dynamic = [f"{name} {dims_text(dims)}" for name, dims in self.dynamic_dims.items()] or ["nothing: every input shape is fixed"]
         rows = [
             ("model", f"{self.source} → {self.target}"),
             ("ops", f"{self.ops_before.total()} → {self.ops_after.total()} (level {self.level})"),
-            ("size", f"{self.source_bytes / 2**20:.2f} MiB → {self.target_bytes / 2**20:.2f} MiB"),
-            (
-                "dynamic",
-                "; ".join(f"{name} {dims_text(dims)}" for name, dims in self.dynamic_dims.items()) or "nothing: every input shape is fixed",
-            ),
+            ("size", f"{size(self.source_bytes)} → {size(self.target_bytes)}"),
+            *zip(["dynamic", *[""] * (len(dynamic) - 1)], dynamic, strict=True),
             ("time", f"{self.seconds:.2f} s"),
         ]
         applied = [p for p in self.passes if p.total]
@@ -54,9 +53,9 @@ class ConversionReport:
         return "\n".join(f"{key:<{width}}  {text}" for key, text in rows)
 
     def details(self) -> str:
-        """What each pass did, one line per kind of rewrite."""
+        """What each pass did, one line per kind of rewrite; passes that found nothing to do are left out."""
         lines = []
-        for result in self.passes:
+        for result in (p for p in self.passes if p.total):
             lines.append(f"{result.name}: {result.total} in {result.seconds * 1e3:.0f} ms")
             lines += [f"  {count:5d}  {what}" for what, count in sorted(result.counts.items())]
         return "\n".join(lines)

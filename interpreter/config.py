@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Sequence
 from typing import Any
@@ -65,11 +66,22 @@ def _environment(name: str, default: int) -> int:
     return int(text)
 
 
+def _cpu_ids(values: Any) -> tuple[int, ...]:
+    try:
+        ids = tuple(operator.index(value) for value in values)
+    except TypeError:
+        ids = (-1,)
+    if any(i < 0 for i in ids):
+        raise InputError(f"ScheduleConfig.cpu_ids must be a sequence of CPU numbers, 0 or more; it is {values!r}")
+    return ids
+
+
 class ScheduleConfig(_Config):
     """What `Interpreter.create_session` wants to know.
 
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
-    may use. cpu_ids: CPUs to pin worker threads to (empty: any). save_tensors: names of tensors inside the model to keep as outputs.
+    may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
+    inside the model to keep as outputs.
     """
 
     def __init__(
@@ -87,7 +99,7 @@ class ScheduleConfig(_Config):
             num_threads=num_threads,
             backup=backup,
             backend_config=BackendConfig() if backend_config is None else backend_config,
-            cpu_ids=tuple(cpu_ids),
+            cpu_ids=_cpu_ids(cpu_ids),
             limits=Limits() if limits is None else limits,
             save_tensors=tuple(save_tensors),
         )

@@ -49,9 +49,10 @@ class Interpreter(PyMnnInterpreter):
         return self.model.metadata
 
     def create_session(self, config: ScheduleConfig | None = None) -> Session:
-        """A session on the configured devices. Raises BackendUnavailable where one is missing."""
+        """A session on the configured devices. Raises BackendUnavailable where one is missing, InputError where a CPU is."""
         loaded = self._alive()
         config = config or ScheduleConfig()
+        _check_cpus(config.cpu_ids)
         backends = []
         try:
             for name in dict.fromkeys([config.backend, config.backup]):
@@ -75,11 +76,26 @@ class Interpreter(PyMnnInterpreter):
             raise SessionStateError("the interpreter was released; open the model again")
         return self._loaded
 
+    def __repr__(self) -> str:
+        if self._loaded is None:
+            return "Interpreter(released)"
+        graph = self._loaded.model.graphs[0]
+        inputs, outputs = (", ".join(graph.values[i].name for i in indices) for indices in (graph.inputs, graph.outputs))
+        path = str(self._loaded.path) if self._loaded.path else "from bytes"
+        return f"Interpreter({path!r}, [{inputs}] → [{outputs}], {len(graph.nodes)} ops)"
+
     def __enter__(self) -> Interpreter:
         return self
 
     def __exit__(self, *_exc: object) -> None:
         self.release()
+
+
+def _check_cpus(cpu_ids: tuple[int, ...]) -> None:
+    allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(cpu_ids)
+    if missing := [cpu for cpu in cpu_ids if cpu not in allowed]:
+        listed = ", ".join(map(str, sorted(allowed)))
+        raise InputError(f"ScheduleConfig.cpu_ids: this process may not run on CPU {missing[0]}; it may use {listed}")
 
 
 def _open(path: str | os.PathLike | None) -> LoadedModel:

@@ -51,9 +51,10 @@ class Pipeline:
             self._submit(0, len(self.commands))
             return
         for unit in self.units:
-            hooks.before(unit.inputs, unit.info)
+            info = unit.info
+            hooks.before(unit.inputs, info)
             self._submit(unit.first, unit.last)
-            hooks.after(unit.outputs, unit.info)
+            hooks.after(unit.outputs, info)
 
     def _submit(self, first: int, last: int) -> None:
         try:

@@ -14,7 +14,6 @@ import numpy as np
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.interpreter.faults import blaming, check_limits
-from mnnx.interpreter.flops import flops
 from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
 from mnnx.interpreter.layouts import assign_layouts
@@ -195,7 +194,7 @@ class Planner:
         execution = backend.create(op, specs, results)
         self.steps.append(Step(node, op, inputs, outputs, backend, reason, execution, movement))
         self._place_row(node, next(i for i in outputs if i >= 0), backend, reason)
-        self.flops += flops(node.op, specs, results)
+        self.flops += node.op.flops(specs, results)
 
     def _place_row(self, node: Node, output: int, backend: Backend, reason: str) -> None:
         self.placement.append(Placement(node.name, node.op.name, dtypes.name(self.values.specs[output].dtype), backend.name, reason))

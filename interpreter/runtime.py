@@ -38,6 +38,7 @@ class LoadedModel:
 
     def __init__(self, model: Model, path: Path | None = None):
         self.model = model
+        self.path = path
         self.constants = SharedConstants()
         self.weights = SharedWeights(path)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from mnnx.interpreter.pipeline import Callback, Hooks
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runner import GraphRunner
 from mnnx.interpreter.runtime import LoadedModel, Runtime
-from mnnx.interpreter.tensor import SessionTensor
+from mnnx.interpreter.tensor import NamedTensors, SessionTensor
 from mnnx.interpreter.unit import CallbackStop, Placement
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
@@ -51,8 +51,8 @@ class Session:
         self._user: int | None = None  # the thread that holds it
         values = self._graph.values
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
-        self.inputs: dict[str, SessionTensor] = {values[i].name: SessionTensor(values[i]) for i in self._graph.inputs}
-        self.outputs: dict[str, SessionTensor] = {values[i].name: SessionTensor(values[i], self._results) for i in self._wanted}
+        self.inputs = NamedTensors("input", (SessionTensor(values[i]) for i in self._graph.inputs))
+        self.outputs = NamedTensors("output", (SessionTensor(values[i], self._results) for i in self._wanted))
         with self._exclusive():
             self._prepare()
 
@@ -104,23 +104,26 @@ class Session:
                         f"input {tensor.name!r} has open dims {list(tensor.shape)} ({tensor.dims}): call resize first, or give run a feed"
                     )
             return [None if t.kind == "optional" and not t.filled else t.data() for t in self.inputs.values()]
-        self._check_inputs(feed)
+        self._check_inputs(feed, "array")
         values = []
         for name, tensor in self.inputs.items():
             if name not in feed:
                 if tensor.kind == "optional":
                     values.append(None)
                     continue
-                raise InputError(f"input {name!r} is missing from the feed; the model wants {', '.join(map(repr, self.inputs))}")
+                raise InputError(f"input {name!r} is missing from the feed; the model wants {self.inputs.names}")
             value = tensor.check(feed[name])
             if isinstance(value, np.ndarray):
                 tensor.note_shape(value.shape)
             values.append(value)
         return values
 
-    def _check_inputs(self, names: Iterable[str]) -> None:
-        if unknown := [name for name in names if name not in self.inputs]:
-            raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {', '.join(map(repr, self.inputs)) or 'none'}")
+    def _check_inputs(self, given: Mapping[str, Any], what: str) -> None:
+        """Raises InputError where `given` isn't a dict {input name: `what`} of inputs that there are."""
+        if not isinstance(given, Mapping):
+            raise InputError(f"wants a dict {{input name: {what}}}, got {type(given).__name__}; the inputs are {self.inputs.names}")
+        if unknown := [name for name in given if name not in self.inputs]:
+            raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {self.inputs.names}")
 
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
         if isinstance(names, str):
@@ -148,7 +151,7 @@ class Session:
     def resize(self, shapes: Mapping[str, Sequence[int]]) -> None:
         """Sets input shapes and plans the model for them; outputs' shapes are known afterwards, as far as data doesn't decide them."""
         with self._exclusive():
-            self._check_inputs(shapes)
+            self._check_inputs(shapes, "shape")
             for name, shape in shapes.items():
                 self.inputs[name].set_shape(shape)
             self._prepare()
@@ -171,7 +174,11 @@ class Session:
         return [row for plan in self._trail() for row in plan.placement]
 
     def info(self) -> dict[str, Any]:
-        """memory_mb, arena_bytes, arena_lower_bound_bytes, weight_bytes, flops, num_threads, backends, kernels_compiled of the last run."""
+        """memory_mb, arena_bytes, arena_lower_bound_bytes, weight_bytes, flops, num_threads, backends, kernels_compiled of the last run.
+
+        complete: whether all ops are counted. Before a run that is not so where shapes depend on data: what comes after the first such
+        op is planned when the model runs. Graphs inside of If, Loop and Scan are never counted in arena_bytes and flops.
+        """
         trail = self._trail() if self._last else []
         arena = sum(plan.memory.arena_bytes for plan in trail)
         weights = self._loaded.weight_bytes
@@ -182,6 +189,7 @@ class Session:
             "arena_lower_bound_bytes": sum(plan.memory.lower_bound_bytes for plan in trail),
             "weight_bytes": weights,
             "flops": sum(plan.flops for plan in trail),
+            "complete": self.is_planned,
             "num_threads": max(b.threads for b in backends),
             "backends": [b.name for b in backends],
             "kernels_compiled": sum(b.kernels_compiled for b in backends),
@@ -196,6 +204,13 @@ class Session:
         if self._last is None:
             raise SessionStateError("the session was neither resized nor run yet")
         return self._last.trail
+
+    def __repr__(self) -> str:
+        if self._runtime is None:
+            return "Session(released)"
+        backends = ", ".join(b.name for b in self._runtime.backends)
+        threads = max(b.threads for b in self._runtime.backends)
+        return f"Session({[*self.inputs.values()]} → {[*self.outputs.values()]}, {backends}, {threads} threads)"
 
     # ---- life
     def release(self) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import operator
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from mnnx.errors import InputError, SessionStateError
+from mnnx.errors import InputError, SessionStateError, UnknownName
 from mnnx.interpreter.pymnn_tensor import PyMnnTensor, Tensor_DimensionType_Caffe, host_array
 from mnnx.schema import dtypes
 from mnnx.schema.model import Dim, Value, dims_text
@@ -37,7 +38,7 @@ class Tensor(PyMnnTensor):
         return self._data.dtype
 
     def fill(self, array: np.ndarray) -> None:
-        """Overwrites the values with those of an array of this dtype and shape."""
+        """Overwrites the values with those of an array of this dtype and shape. Scripts use `copy_from_host` or PyMNN's `copyFrom`."""
         if array.shape != self.shape:
             raise InputError(f"a tensor {list(self.shape)} can't take {list(array.shape)}: the numbers of values differ")
         self._data[...] = array
@@ -97,18 +98,30 @@ class SessionTensor(Tensor):
     def is_input(self) -> bool:
         return self._results is None
 
+    def __repr__(self) -> str:
+        kind = "input" if self.is_input else "output"
+        dims = dims_text(self.dims if self._shape is None else self._shape)
+        what = f"{dtypes.name(self.dtype)} {dims}" if self.kind == "tensor" else self.kind
+        return f"<{kind} {self.name!r}: {what}, {'filled' if self.filled else 'no value yet'}>"
+
     def set_shape(self, shape: Sequence[int]) -> None:
-        """Fixes the open dims of an input; raises InputError where a fixed dim differs. Other data than of this shape is forgotten."""
+        """Fixes the open dims of an input, for `Session.resize`, which plans for them; other data than of this shape is forgotten.
+
+        Raises InputError where a fixed dim differs.
+        """
         if self.kind != "tensor":
             raise InputError(f"input {self.name!r} is a {self.kind}: it has no shape to set")
-        shape = tuple(int(d) for d in shape)
+        try:
+            shape = tuple(operator.index(d) for d in shape)
+        except TypeError:
+            raise InputError(f"input {self.name!r}: a shape is a sequence of ints, got {shape!r}") from None
         self.check_shape(shape)
         if self._filled and self._data.shape != shape:
             self._data, self._filled = None, False
         self._shape = shape
 
     def note_shape(self, shape: tuple[int, ...] | None) -> None:
-        """Records the shape that a resize or run gave."""
+        """Records the shape that a resize or run gave; for the session alone."""
         self._shape = shape
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
@@ -201,3 +214,19 @@ def _as_text(array: np.ndarray) -> np.ndarray:
     if array.dtype.kind == "S":
         array = np.char.decode(array, "utf-8")
     return array.astype(object)
+
+
+class NamedTensors(dict[str, SessionTensor]):
+    """A session's inputs or outputs by name, in the model's order. Indexing raises UnknownName, which lists the names."""
+
+    def __init__(self, kind: str, tensors: Iterable[SessionTensor]):
+        super().__init__((tensor.name, tensor) for tensor in tensors)
+        self._kind = kind
+
+    @property
+    def names(self) -> str:
+        """The names, as an error lists them."""
+        return ", ".join(map(repr, self)) or "none"
+
+    def __missing__(self, name: Any) -> SessionTensor:
+        raise UnknownName(f"the session has no {self._kind} {name!r}; its {self._kind}s are {self.names}")

@@ -31,11 +31,12 @@ class HostValue:
 
 
 class OperatorInfo(NamedTuple):
-    """What a callback is told of the op that is about to run, or has run."""
+    """What a callback is told of the op that is about to run, or has run. flops: see `Op.flops`."""
 
     name: str
     type: str
     backend: str
+    flops: int = 0
 
     def getName(self) -> str:  # noqa: N802 - PyMNN's names
         return self.name
@@ -69,4 +70,5 @@ class Unit(Record):
 
     @property
     def info(self) -> OperatorInfo:
-        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name)
+        specs, results = ([tensor and tensor.spec for tensor in tensors] for tensors in (self.inputs, self.outputs))
+        return OperatorInfo(self.node.name, self.node.op.name, self.execution.backend.name, self.node.op.flops(specs, results))

@@ -49,8 +49,8 @@ def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as
     if as_json:
         print_json(as_dict(report))
     elif not quiet:
-        if verbose:
-            click.echo(report.details())
+        if verbose and (details := report.details()):
+            click.echo(details)
         click.echo(str(report))
 
 

@@ -10,7 +10,7 @@ import mnnx
 from mnnx.errors import MnnxError
 
 #: Subcommands in the order in which the help lists them; each is the `command` of the module of its name in this folder.
-COMMANDS = ("convert", "run", "inspect", "verify", "benchmark", "kernels", "ops")
+COMMANDS = ("convert", "run", "inspect", "verify", "benchmark", "profile", "kernels", "ops")
 
 
 class Command(click.Command):

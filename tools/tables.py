@@ -11,6 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from mnnx.schema.text import size
+
+__all__ = ["console", "print_json", "print_pairs", "print_table", "size"]
+
 #: Columns for output that goes to a file or another program.
 _PIPE_WIDTH = 160
 
@@ -55,11 +59,3 @@ def _strict(value: Any) -> Any:
     if isinstance(value, float):
         return value if value - value == 0 else None
     return value
-
-
-def size(nbytes: int) -> str:
-    """A number of bytes for people."""
-    for unit, scale in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if nbytes >= scale:
-            return f"{nbytes / scale:.2f} {unit}"
-    return f"{nbytes} B"

@@ -14,6 +14,7 @@ from mnnx.schema.ops import (
     arithmetic,
     cast,
     comparison,
+    contrib_quantization,
     convolution,
     fused,
     indexing,
@@ -100,8 +101,9 @@ def _elementwise() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
             for shapes in ((whole, whole), (whole, channel), (channel, whole), (whole, row), (whole, one), (one, whole)):
                 yield op, tuple(_tensor(*shape, dtype=dtype) for shape in shapes)
     for dtype in ("float32", "int64"):
-        for a, b in ((whole, whole), (whole, one), (one, whole)):
-            yield comparison.Where(), (_tensor(*whole, dtype="bool"), _tensor(*a, dtype=dtype), _tensor(*b, dtype=dtype))
+        for a, b in ((whole, whole), (whole, one), (one, whole), (one, one)):
+            for condition in (whole, one):
+                yield comparison.Where(), (_tensor(*condition, dtype="bool"), _tensor(*a, dtype=dtype), _tensor(*b, dtype=dtype))
     for bounds in ((_weight(), _weight()), (_weight(), None), (None, _weight())):
         yield arithmetic.Clip(), (_tensor(*whole), *bounds)
     for exponent in (0.5, 2.0, 3.0, -1.0):
@@ -218,6 +220,9 @@ def _recurrent() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
     for op_class, gates in ((recurrent.RNN, 1), (recurrent.GRU, 3), (recurrent.LSTM, 4)):
         x, w, r = _tensor(20, 1, 64), _weight(1, gates * 64, 64), _weight(1, gates * 64, 64)
         yield op_class(hidden_size=64), (x, w, r, _weight(1, 2 * gates * 64))
+    x, w, r, scale, zero = _tensor(20, 1, 64), *(_weight(1, 64, 256, dtype="int8"),) * 2, _weight(1, value=0.1), _weight(1, dtype="int8")
+    quantized = (x, w, r, _weight(1, 512), None, None, None, None, scale, zero, scale, zero)
+    yield contrib_quantization.DynamicQuantizeLSTM(hidden_size=64), quantized
     yield recurrent.GRU(hidden_size=64, linear_before_reset=1), (x, _weight(1, 192, 64), _weight(1, 192, 64), _weight(1, 384))
 
 

@@ -54,6 +54,8 @@ class RecordingBackend(CpuBackend):
         """Notes the kernels of one op; inputs with values are constants. Ops without a native execution for them need none."""
         outputs = op.infer_all(*inputs)
         found = creators.find(type(op))
+        if found is not None and found[1](op, inputs, outputs) is not None:
+            outputs = outputs[:1]  # nobody asks for its other results
         if found is None or found[1](op, inputs, outputs) is not None:
             return
         execution = found[0](op, self, inputs, outputs)

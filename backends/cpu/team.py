@@ -85,7 +85,7 @@ def _work(worker, memory: np.ndarray, thread: int, threads: int, cpu_ids: tuple[
         cpu = cpu_ids[thread % len(cpu_ids)]
         try:
             os.sched_setaffinity(0, {cpu})
-        except (OSError, AttributeError) as error:
+        except (OSError, AttributeError, ValueError, OverflowError) as error:
             log().warning("thread %d can't be bound to CPU %d: %s", thread, cpu, error)
     worker(address_of(memory), thread, threads)
 

@@ -11,6 +11,7 @@ import importlib
 import math
 import os
 import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -143,6 +144,10 @@ class Op:
         """As `infer`; a tuple also where the op has one output."""
         results = self.infer(*inputs)
         return results if isinstance(results, tuple) else (results,)
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        """Floating-point operations of one run on such tensors; a multiply-add counts as two. What moves data, or is cheap, counts as 0."""
+        return 0
 
 
 def _same(a: Any, b: Any) -> bool:

@@ -1,5 +1,8 @@
 """Convolutions and what belongs to them. Layouts are ONNX's: images N × C × spatial dims, weights M × C/group × kernel."""
 
+import math
+from collections.abc import Sequence
+
 from mnnx.schema.ops.axes import require_vector
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
@@ -26,6 +29,9 @@ class Convolution(Op):
     def check(self) -> None:
         check_windows(self.kernel_shape, self.strides, self.dilations, self.pads, self.auto_pad)
         require(0 < self.group < LIMIT, f"group must be positive; it is {self.group}")
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * math.prod(inputs[1].shape[1:])
 
 
 @op("Conv")
@@ -74,6 +80,9 @@ class ConvTranspose(Convolution):
         channels = w.shape[1] * self.group
         require_shape("bias", bias, (channels,))
         return Spec(x.dtype, (x.shape[0], channels, *self.geometry(x.shape, w.shape).output))
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * inputs[0].size * math.prod(inputs[1].shape[1:])
 
 
 @op("DeformConv")

@@ -1,5 +1,7 @@
 """Convolutions and matrix products with what follows them: bias, residual sum and activation in one op. The passes make these."""
 
+from collections.abc import Sequence
+
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.matmul import matmul_shape
@@ -84,3 +86,6 @@ class FusedMatMul(Fused):
         require_shape("bias", bias, shape[-1:])
         require_shape("residual", residual, shape)
         return Spec(a.dtype, shape)
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[-2 if self.transpose_a else -1]

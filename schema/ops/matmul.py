@@ -1,5 +1,7 @@
 """Products of matrices and tensors."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mnnx.schema import dtypes
@@ -43,6 +45,9 @@ class MatMul(Op):
         require_matrices_dtype(a=a, b=b)
         return Spec(a.dtype, matmul_shape(a.shape, b.shape))
 
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[-1]
+
 
 @op("Gemm")
 class Gemm(Op):
@@ -65,6 +70,9 @@ class Gemm(Op):
             fits = len(padded) == 2 and all(n in (1, m) for n, m in zip(padded, shape, strict=True))
             require(fits, f"c must broadcast to {list(shape)}; it is {c}")
         return Spec(a.dtype, shape)
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[0 if self.transA else 1]
 
 
 @op("Einsum")

@@ -1,6 +1,7 @@
 """Linear quantization: real = (quantized - zero point) * scale."""
 
 import math
+from collections.abc import Sequence
 
 import ml_dtypes
 import numpy as np
@@ -143,6 +144,9 @@ class MatMulInteger(Op):
         check_matrix_parameter(b, b_zero_point, "the zero point", row=False)
         return Spec(_INT32, matmul_shape(a.shape, b.shape))
 
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[-1]
+
 
 @op("QLinearMatMul")
 class QLinearMatMul(Op):
@@ -172,6 +176,9 @@ class QLinearMatMul(Op):
         require_dtype(y_zero_point, (*BYTES, *FLOATS8), "y_zero_point")
         require(y_scale.size == y_zero_point.size == 1, f"y_scale and y_zero_point must be scalars; they are {y_scale}, {y_zero_point}")
         return Spec(y_zero_point.dtype, matmul_shape(a.shape, b.shape))
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * inputs[0].shape[-1]
 
 
 _CONV_FLOAT = np.dtype("float32")
@@ -243,3 +250,6 @@ class QLinearConv(Convolution):
         if bias is not None:
             require(bias.dtype == _INT32 and bias.shape == (w.shape[0],), f"bias must be int32[{w.shape[0]}]; it is {bias}")
         return Spec(y_zero_point.dtype, shape)
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * outputs[0].size * math.prod(inputs[3].shape[1:])

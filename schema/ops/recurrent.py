@@ -5,6 +5,8 @@ Shapes: x [L, N, I]; w [D, gates * H, I]; r [D, gates * H, H]; b [D, 2 * gates *
 sequence of length 0. With layout 1 N comes first everywhere. A reverse direction reads each sequence from its own end.
 """
 
+import math
+from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -98,6 +100,9 @@ class Recurrent(Op):
             require_shape(name, spec, state)
         every = (batch, length, directions, hidden) if self.layout else (length, directions, batch, hidden)
         return Spec(x.dtype, every), Spec(x.dtype, state)
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        return 2 * math.prod(inputs[0].shape[:2]) * (inputs[1].size + inputs[2].size)
 
 
 @op("LSTM")

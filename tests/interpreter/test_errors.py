@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import ml_dtypes
 import numpy as np
 import pytest
@@ -41,6 +43,28 @@ def test_a_wrong_feed_is_an_input_error(session_of, feed, message):
     with pytest.raises(InputError, match=message):
         session.run(feed)
     assert session.run(GOOD)["y"].tolist() == [[3, 3, 3]] * 2
+
+
+def test_feeds_and_shapes_are_dicts(session_of):
+    session = session_of(MODEL)
+    with pytest.raises(InputError, match=r"wants a dict \{input name: array\}, got ndarray; the inputs are 'x', 'i'"):
+        session.run(GOOD["x"])
+    with pytest.raises(InputError, match=r"wants a dict \{input name: shape\}, got tuple; the inputs are 'x', 'i'"):
+        session.resize((2, 3))
+    for shape in (3, ("a", 3), (2.5, 3)):
+        with pytest.raises(InputError, match="'x': a shape is a sequence of ints"):
+            session.resize({"x": shape})
+
+
+def test_a_name_that_isnt_there_tells_those_that_are(session_of):
+    session = session_of(MODEL)
+    for error in (KeyError, InputError):
+        with pytest.raises(error, match=r"^the session has no input 'zz'; its inputs are 'x', 'i'$"):
+            session.inputs["zz"]
+    with pytest.raises(mnnx.UnknownName, match="no output 0; its outputs are 'y'"):
+        session.outputs[0]
+    assert ("zz" in session.inputs, "x" in session.inputs, session.inputs.get("zz")) == (False, True, None)
+    assert (list(session.inputs), len(session.inputs), session.outputs == {"y": session.outputs["y"]}) == (["x", "i"], 2, True)
 
 
 def test_running_without_a_feed_wants_filled_inputs(session_of):
@@ -227,3 +251,18 @@ def test_limits_come_from_the_environment(monkeypatch, text):
     monkeypatch.setenv("MNNX_MAX_ITERATIONS", text)
     with pytest.raises(InputError, match="MNNX_MAX_ITERATIONS must be a positive number"):
         Limits()
+
+
+@pytest.mark.parametrize("ids", [(-1,), ("a",), (1.0,), (None,), 3, "0"])
+def test_cpu_ids_are_cpu_numbers(ids):
+    with pytest.raises(InputError, match=r"cpu_ids must be a sequence of CPU numbers, 0 or more; it is "):
+        mnnx.ScheduleConfig(cpu_ids=ids)
+
+
+def test_cpus_that_the_process_may_not_use_are_refused(session_of):
+    allowed = sorted(os.sched_getaffinity(0))
+    with pytest.raises(InputError, match=f"may not run on CPU 9999; it may use {', '.join(map(str, allowed))}$"):
+        session_of(MODEL, cpu_ids=(allowed[0], 9999))
+    session = session_of(MODEL, num_threads=2, cpu_ids=[np.int64(allowed[-1])])
+    assert session.config.cpu_ids == (allowed[-1],)
+    assert session.run(GOOD)["y"].tolist() == [[3, 3, 3]] * 2

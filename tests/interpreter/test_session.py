@@ -46,6 +46,31 @@ def test_a_fixed_model_is_planned_when_the_session_is_made(session_of):
     assert session.placement()[0].op_type == "Transpose"
 
 
+def test_objects_show_what_they_are(session_of):
+    session = session_of(MODEL)
+    assert repr(session.inputs["x"]) == "<input 'x': float32 [n, 2], no value yet>"
+    assert repr(session).startswith(
+        "Session([<input 'x': float32 [n, 2], no value yet>] → [<output 'y': float32 [n, 2], no value yet>], cpu, "
+    )
+    session.run({"x": X})
+    assert repr(session.outputs["y"]) == "<output 'y': float32 [1, 2], filled>"
+    interpreter = session.interpreter
+    assert repr(interpreter).endswith("model.mnnx', [x] → [y], 3 ops)")
+    interpreter.release()
+    assert (repr(session), repr(interpreter)) == ("Session(released)", "Interpreter(released)")
+    assert repr(mnnx.Tensor((1, 2), np.float32)) == "Tensor('', float32, [1, 2])"
+
+
+def test_info_says_whether_all_is_planned(session_of):
+    text = HEAD + "g (float[3] x) => (float[1,m] y) { i = NonZero(x) f = Cast<to=1>(i) y = Exp(f) }"
+    session = session_of(text)
+    assert session.info()["complete"] is False
+    session.run({"x": np.array([1, 0, 2], np.float32)})
+    assert session.info()["complete"] is True
+    assert session_of(HEAD + "g (float[3,2] x) => (float[2,3] y) { y = Transpose(x) }").info()["complete"] is True
+    assert session_of(MODEL).info()["complete"] is False
+
+
 # ---- callbacks
 def test_callbacks_see_every_op_with_its_tensors(session_of):
     session = session_of(MODEL, level=0)

@@ -124,3 +124,48 @@ def test_without_onnx_the_error_says_what_to_install(classifier: Path) -> None:
     result = subprocess.run([sys.executable, "-c", script, "convert", str(classifier), "x.mnnx"], capture_output=True, text=True)
     assert result.returncode == 1
     assert "pip install 'mnnx[convert]'" in result.stderr
+
+
+@pytest.mark.parametrize("link", [None, os.symlink, os.link])
+def test_the_source_is_never_overwritten(mnnx_command, classifier: Path, link) -> None:
+    target = classifier
+    if link is not None:
+        target = classifier.with_name("other.mnnx")
+        link(classifier, target)
+    before = classifier.read_bytes()
+    result = mnnx_command("convert", classifier, target)
+    assert result.exit_code == 1
+    assert "is the source itself" in result.stderr
+    assert target.read_bytes() == classifier.read_bytes() == before
+
+
+def test_a_target_without_a_folder_is_told_before_the_source_is_read(tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match="can't be written: there is no folder"):
+        mnnx.convert(tmp_path / "missing.onnx", tmp_path / "no" / "out.mnnx")
+
+
+@pytest.mark.parametrize("command", ["convert", "verify"])
+def test_an_mnnx_file_is_told_that_it_is_one(mnnx_command, classifier: Path, command: str) -> None:
+    model, target = classifier.with_suffix(".mnnx"), classifier.with_name("x.mnnx")
+    mnnx.convert(classifier, model)
+    result = mnnx_command(command, model, *([target] if command == "convert" else []))
+    assert result.exit_code == 1
+    assert "is an .mnnx model already; mnnx converts from ONNX" in result.stderr
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("ending", [".mnn", ".tflite", ".pt"])
+def test_files_of_other_frameworks_are_told_where_to_start(mnnx_command, tmp_path: Path, ending: str) -> None:
+    source = tmp_path / f"model{ending}"
+    source.write_bytes(b"\x1c\x00\x00\x00TFL3")
+    result = mnnx_command("convert", source, tmp_path / "x.mnnx")
+    assert result.exit_code == 1
+    assert "mnnx converts from ONNX: export the model as .onnx first" in result.stderr
+
+
+def test_the_report_has_small_sizes_and_an_input_a_line(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[N] x, float[N, 2] y) => (float[N, M] z) { z = Add(x, y) }')
+    text = mnnx_command("convert", source, source.with_suffix(".mnnx"), "-v").stdout
+    assert "\ndynamic  x [N]\n         y [N, 2]\n" in text
+    assert "0.00 MiB" not in text
+    assert ": 0 in" not in text

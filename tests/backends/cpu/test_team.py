@@ -153,3 +153,13 @@ def test_a_forked_child_goes_on_with_workers_of_its_own():
 def test_a_unit_without_chunks_is_refused():
     with pytest.raises(ValueError, match="chunks"):
         CpuCommandList(Team(1)).record(COUNT, arguments(0, 0), 0)
+
+
+@pytest.mark.parametrize("cpu", [9999, 1 << 40, -1])
+def test_a_worker_that_cant_be_bound_works_all_the_same(cpu, caplog):
+    team = Team(3, (cpu,))
+    chain = Chain(team, 5, 3000, 5)
+    chain.commands.submit(0, 5)
+    assert (chain.buffers == 1).all()
+    team.release()
+    assert [record.message.partition(":")[0] for record in caplog.records].count(f"thread 1 can't be bound to CPU {cpu}") == 1
