@@ -17,7 +17,7 @@ def merge_copies(values: Values, steps: Sequence[Step]) -> list[Step]:
     for step in steps:
         if isinstance(step.op, Raster):
             regions = [region for region in step.op.regions if not _lies_there(values, makers, step, region)]
-            if not regions:
+            if step.op.regions and not regions:
                 continue
             if len(regions) < len(step.op.regions):
                 step.op = Raster(step.op.dtype, step.op.shape, regions, step.op.fill)
