@@ -42,7 +42,7 @@ def same_bytes(shape: tuple[int, ...], lanes: int) -> bool:
 def is_piece(source: Spec, result: Spec, offset: int, lanes: int) -> bool:
     """Whether `result`, which in plain layout lies in `source` from the byte `offset` on, lies just there when both are blocked."""
     pixels = math.prod(source.shape[2:])
-    if not can_block(result) or math.prod(result.shape[2:]) != pixels:
+    if not can_block(source) or not can_block(result) or math.prod(result.shape[2:]) != pixels:
         return False
     if offset == 0 and result.shape[:2] == source.shape[:2]:
         return True

@@ -54,7 +54,7 @@ def _lifetimes(values: Values, steps: Sequence[Step], kept: Collection[int]) -> 
     """The buffer of each value that needs memory, and the backend that it is on."""
     used: dict[int, int] = {}
     for position, step in enumerate(steps):
-        used.update({values.root(i): position for i in step.inputs if i >= 0})
+        used.update({values.root(i): position for i in (*step.inputs, *step.outputs) if i >= 0})
     used.update({values.root(i): len(steps) for i in kept if i not in values.fed})
     buffers: dict[int, Buffer] = {}
     owners: dict[int, Backend] = {}
@@ -63,15 +63,13 @@ def _lifetimes(values: Values, steps: Sequence[Step], kept: Collection[int]) -> 
             buffers[index] = Buffer(values.nbytes(index), 0, used[index])
             owners[index] = values.runtime.main
     for position, step in enumerate(steps):
-        for slot, index in enumerate(step.outputs):
-            if index >= 0:
-                last = used.get(index, position)
-                taken = _taken_over(values, step, position, used, buffers, owners) if slot == 0 else None
-                if taken is None:
-                    buffers[index] = Buffer(values.nbytes(index), position, last)
-                else:
-                    buffers[index] = buffers[taken]
-                    buffers[index].last = last
+        for slot, output in enumerate(step.outputs):
+            index = values.root(output) if output >= 0 else -1  # a view of what is put together from it and others
+            if index >= 0 and index not in buffers:
+                whole = slot == 0 and index == output
+                taken = _taken_over(values, step, position, used, buffers, owners) if whole else None
+                buffers[index] = Buffer(values.nbytes(index), position, used[index]) if taken is None else buffers[taken]
+                buffers[index].last = used[index]
                 owners[index] = step.backend
     return buffers, owners
 
@@ -114,7 +112,7 @@ def make_pipelines(values: Values, steps: Sequence[Step]) -> list[Pipeline]:
 
         while position < len(steps) and steps[position].backend is backend:
             step = steps[position]
-            outputs = [None if i < 0 else values.tensors[i] for i in step.outputs]
+            outputs = [None if i < 0 else values.tensor(i, backend) for i in step.outputs]
             units.append(Unit(step.node, step.op, step.execution, [here(i) for i in step.inputs], outputs, step.scratch, step.reason))
             position += 1
         pipelines.append(Pipeline(backend, units, transfers))

@@ -18,6 +18,7 @@ from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
 from mnnx.interpreter.layouts import assign_layouts
 from mnnx.interpreter.memory import ALIGNMENT, MemoryPlan
+from mnnx.interpreter.merging import merge_copies
 from mnnx.interpreter.pipeline import Hooks, Pipeline
 from mnnx.interpreter.placement import make_pipelines, place
 from mnnx.interpreter.runtime import Runtime, evaluate
@@ -88,6 +89,7 @@ class Planner:
         values, kept = self.values, self._kept()
         on_device = [i for i in kept if i in values.fed or values.on_device(i)]
         steps, plain = assign_layouts(values, self.steps, on_device)
+        steps = merge_copies(values, steps)
         memory = place(values, steps, plain.values())
         pipelines = make_pipelines(values, steps)
         uploads = [(i, values.tensors[i]) for i in values.fed if i in values.tensors]

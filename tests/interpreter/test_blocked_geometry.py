@@ -92,6 +92,7 @@ def test_pieces():
     assert not is_piece(x, spec(1, 4, 3, 5), 4 * 3 * 15, LANES)
     assert not is_piece(x, spec(1, 11, 5, 3, 1, 5), 0, LANES)
     assert not is_piece(x, spec(1, 165), 0, LANES)
+    assert not is_piece(spec(8), spec(1, 8, 1), 0, LANES)
     assert not is_piece(spec(2, 8, 3), spec(1, 4, 3), 0, LANES)
     assert is_piece(spec(2, 8, 3), spec(2, 8, 1, 3), 0, LANES)
     assert same_bytes((3, 8, 1, 1), LANES)

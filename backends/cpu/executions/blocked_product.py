@@ -35,7 +35,7 @@ class TileShape:
 
     @classmethod
     @functools.cache
-    def best(cls, width: int, blocks: int, registers: int) -> TileShape:
+    def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
         """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
 
         A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it.
@@ -51,7 +51,8 @@ class TileShape:
         shapes = [
             cls(rows, vectors)
             for vectors in range(1, min(blocks, 4) + 1)
-            for rows in range(1, min(width, (registers - 1 - vectors) // vectors) + 1)
+            for rows in range(1, width + 1)
+            if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
         ]
         return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
 
@@ -76,7 +77,7 @@ class BlockedProductPlan:
         self.windows = windows
         (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
         self.blocks = -(-outputs // self.lanes)
-        self.shape = TileShape.best(self.width, self.blocks, backend.target.vector_registers)
+        self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
         self.tail = self.blocks % self.shape.vectors
         self._choose_depth()
         self._find_edges()

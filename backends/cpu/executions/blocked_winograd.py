@@ -31,7 +31,8 @@ class BlockedWinogradPlan:
         _, height, width = windows.output
         self.down, self.across = -(-height // square), -(-width // square)
         self.squares = images * self.down * self.across
-        self.shape = TileShape.best(min(self.squares, self._most_squares()), self.blocks, backend.target.vector_registers)
+        width = min(self.squares, self._most_squares())
+        self.shape = TileShape.best(width, self.blocks, self.lanes, backend.target.vector_registers)
         self.tail, self.depth = self.blocks % self.shape.vectors, min(self.lanes, DEPTH)
         self._divide()
 

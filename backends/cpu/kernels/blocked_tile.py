@@ -15,8 +15,8 @@ from numba.extending import intrinsic
 from mnnx.backends.cpu.kernels.tile import add_residual
 from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, Loop, Vectors, activate
 
-#: Bytes of a cache line, and those that a step of a tile prefetches.
-LINE, PREFETCHED = 64, 256
+#: Bytes of a cache line.
+LINE = 64
 
 
 def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
@@ -24,6 +24,11 @@ def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
     kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(v.builder.module, kind, "llvm.prefetch.p0")
     v.builder.call(function, [v.at(address, offset, I8), *(ir.Constant(I32, n) for n in (0, 2, 1))])
+
+
+def spread_lane(v: Vectors, vector: ir.Value, lane: int) -> ir.Value:
+    """A vector that holds one lane of `vector` in all of its own."""
+    return v.builder.shuffle_vector(vector, ir.Constant(v.type, ir.Undefined), ir.Constant(v.integers, [lane] * v.lanes))
 
 
 @functools.cache
@@ -36,7 +41,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
     the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
     0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without bias and residual.
     With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
-    from there) in step s. Step s brings the PREFETCHED bytes from ahead + s * ahead_step on into the L2 cache.
+    from there) in step s. Step s prefetches some lines, a quarter of what it takes of w, from ahead + s * ahead_step on.
     """
 
     @intrinsic
@@ -58,12 +63,15 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
                             outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
                             starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
                 soon = builder.add(ahead, builder.mul(loop.index, ahead_step))
-                for k in range(0, PREFETCHED, LINE):
+                for k in range(0, max(LINE, depth * vectors * step // 4), LINE):
                     prefetch(v, soon, k)
+                wide = lanes == 4 and depth % lanes == 0  # vectors of so few lanes are loaded whole: any lane can be spread out of them
                 for k in range(depth):
                     columns = [v.load(weights, (k * vectors + j) * step) for j in range(vectors)]
+                    if wide and k % lanes == 0:
+                        pixels = [v.load(start, offset + 4 * k) for start, offset in starts]
                     for i, (start, offset) in enumerate(starts):
-                        factor = v.load_splat(start, offset + 4 * k)
+                        factor = spread_lane(v, pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * k)
                         for j in range(vectors):
                             sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
                 loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])
