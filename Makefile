@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-slow lint format schema bench wheel clean
+.PHONY: demo test test-slow lint format schema docs bench wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -37,6 +37,9 @@ format: $(VENV)/installed-dev
 
 schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.fbs
 	$(BIN)/python -m mnnx.schema.generate
+
+docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md
+	$(BIN)/mnnx ops --markdown > docs/operators.md
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark

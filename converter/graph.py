@@ -70,6 +70,11 @@ class Node:
         if value is not None:
             value.users.append(self)
 
+    def drop_input(self, index: int) -> None:
+        """Takes an input out; those after it move up."""
+        self.set_input(index, None)
+        del self._inputs[index]
+
     def detach(self) -> None:
         """Stops using its inputs."""
         for value in self._inputs:

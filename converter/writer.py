@@ -21,10 +21,14 @@ def _lower(graph: Graph, graphs: list[schema.Graph]) -> schema.Graph:
     graphs.append(None)  # keeps the place: the main graph stands first
     indices: dict[int, int] = {}
     values: list[schema.Value] = []
-    names: set[str] = set()
+    taken: set[str] = set()
+    names: dict[int, str] = {}
+    for value in [*graph.inputs, *graph.outputs, *graph.values()]:  # a caller's names come first
+        if id(value) not in names:
+            names[id(value)] = _unique(value.name, taken)
     for value in graph.values():
         indices[id(value)] = len(values)
-        values.append(schema.Value(_unique(value.name, names), value.dtype, value.shape, value.kind, _contiguous(value)))
+        values.append(schema.Value(names[id(value)], value.dtype, value.shape, value.kind, _contiguous(value)))
     nodes = []
     for node in graph.nodes:
         inputs = tuple(-1 if v is None else indices[id(v)] for v in node.inputs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from mnnx.errors import InputError
@@ -55,6 +55,9 @@ class Limits(_Config):
             memory_bytes=_environment("MNNX_MAX_MEMORY_MB", 1536) << 20 if memory_bytes is None else memory_bytes,
             iterations=_environment("MNNX_MAX_ITERATIONS", 65536) if iterations is None else iterations,
         )
+        for name, value in vars(self).items():
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise InputError(f"Limits.{name} must be a positive int; it is {value!r}")
 
 
 def _environment(name: str, default: int) -> int:
@@ -101,9 +104,18 @@ class ScheduleConfig(_Config):
             backend_config=BackendConfig() if backend_config is None else backend_config,
             cpu_ids=_cpu_ids(cpu_ids),
             limits=Limits() if limits is None else limits,
-            save_tensors=tuple(save_tensors),
+            save_tensors=_names(save_tensors),
         )
         if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
             raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
         if not isinstance(self.backend_config, BackendConfig):
             raise InputError(f"ScheduleConfig.backend_config must be a BackendConfig; it is {backend_config!r}")
+        if not isinstance(self.limits, Limits):
+            raise InputError(f"ScheduleConfig.limits must be a Limits; it is {limits!r}")
+
+
+def _names(values: Any) -> tuple[str, ...]:
+    """`save_tensors` as a tuple; a lone string's letters would pass for names."""
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
+        raise InputError(f"ScheduleConfig.save_tensors must be a list of names; it is {values!r}")
+    return tuple(values)

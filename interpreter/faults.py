@@ -12,6 +12,7 @@ from mnnx.errors import InputError, LimitExceeded, MnnxError
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.unit import CallbackStop
 from mnnx.schema import dtypes
+from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import DataDependent, Spec
 
@@ -47,8 +48,12 @@ def blamed(error: Exception, node: Node, inputs: Sequence[Any], kind: type[MnnxE
 
 
 def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> None:
-    """Raises LimitExceeded where an output is larger than one tensor may be."""
+    """Raises LimitExceeded where an output is larger, or of a higher rank, than one tensor may be."""
     for spec in specs:
+        if spec is not None and len(spec.shape) > MAX_RANK:
+            raise LimitExceeded(
+                f"op {node.name!r} ({node.op.name}) wants to make a tensor of {len(spec.shape)} dims; the limit is {MAX_RANK}"
+            )
         if spec is not None and spec.nbytes > limits.tensor_bytes:
             raise LimitExceeded(
                 f"op {node.name!r} ({node.op.name}) wants to make a tensor {spec} of {spec.nbytes >> 20} MiB; the limit is "

@@ -83,15 +83,24 @@ class ImageProcessConfig:
 class ImageProcess:
     """Converts images as its config says, through its `matrix`.
 
-    matrix: a CVMatrix or 3×3 array that maps DESTINATION pixel coordinates to SOURCE pixel coordinates, pixel centres at integers;
-    perspective is allowed, and a singular matrix is no error. None: the identity where the sizes are equal, else the scaling that maps
-    the whole destination, from outer edge to outer edge, onto the whole source: x_source = (x + ½) · width_source / width - ½, as
-    OpenCV's and Pillow's resize do it.
+    matrix: a CVMatrix (kept, so that its changes count) or 3×3 array (copied) that maps DESTINATION pixel coordinates to SOURCE pixel
+    coordinates, pixel centres at integers; perspective is allowed. A singular matrix is no error: where it leads nowhere, border pixels
+    or padding show. None: the identity where the sizes are equal, else the scaling that maps the whole destination, from outer edge to
+    outer edge, onto the whole source: x_source = (x + ½) · width_source / width - ½, as OpenCV's and Pillow's resize do it.
     """
 
     def __init__(self, config: ImageProcessConfig | None = None, matrix: CVMatrix | np.ndarray | None = None):
         self.config = config or ImageProcessConfig()
         self.matrix = matrix
+
+    @property
+    def matrix(self) -> CVMatrix | None:
+        """Setting it raises InputError for what is no 3×3 matrix."""
+        return self._matrix
+
+    @matrix.setter
+    def matrix(self, matrix: CVMatrix | np.ndarray | None) -> None:
+        self._matrix = matrix if matrix is None or isinstance(matrix, CVMatrix) else CVMatrix(np.asarray(matrix))
 
     def set_matrix(self, matrix: CVMatrix | np.ndarray | None) -> None:
         """Sets `matrix`, by MNN's name for it too."""
@@ -124,8 +133,9 @@ class ImageProcess:
         source = open_source(image, config.source_format, width, height, stride)
         array = _destination(dest, source.pixels.shape[:2], config, np.dtype(dtype))
         view = _planes(array, _is_planar(array.shape, array.dtype, config))
-        if view.size:
-            process(self._task(source, view), config.num_threads)
+        if not view.size:
+            raise InputError(f"the destination {array.shape} has no pixels")
+        process(self._task(source, view), config.num_threads)
         return dest if hasattr(dest, "host_array") else array
 
     def _task(self, source: ImageSource, view: np.ndarray) -> ImageTask:
@@ -176,9 +186,9 @@ def _yuv_coefficients(standard: str, range: str) -> tuple[float, float, float, f
     return offset, luma, v_red, u_blue * blue / green, v_red * red / green, u_blue
 
 
-def _pixel_map(matrix: Any, source: tuple[int, ...], dest: tuple[int, ...]) -> np.ndarray:
+def _pixel_map(matrix: CVMatrix | None, source: tuple[int, ...], dest: tuple[int, ...]) -> np.ndarray:
     if matrix is not None:
-        return np.asarray(CVMatrix(np.asarray(matrix)))
+        return np.asarray(matrix)
     (height, width), (dest_height, dest_width) = source, dest
     sx, sy = width / dest_width, height / dest_height
     return np.array([[sx, 0, (sx - 1) / 2], [0, sy, (sy - 1) / 2], [0, 0, 1]])

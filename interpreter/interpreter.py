@@ -51,7 +51,9 @@ class Interpreter(PyMnnInterpreter):
     def create_session(self, config: ScheduleConfig | None = None) -> Session:
         """A session on the configured devices. Raises BackendUnavailable where one is missing, InputError where a CPU is."""
         loaded = self._alive()
-        config = config or ScheduleConfig()
+        config = ScheduleConfig() if config is None else config
+        if not isinstance(config, ScheduleConfig):
+            raise InputError(f"create_session wants a ScheduleConfig, got {type(config).__name__}")
         _check_cpus(config.cpu_ids)
         backends = []
         try:
@@ -99,8 +101,8 @@ def _check_cpus(cpu_ids: tuple[int, ...]) -> None:
 
 
 def _open(path: str | os.PathLike | None) -> LoadedModel:
-    if path is None:
-        raise InputError("Interpreter needs the path of an .mnnx file")
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"Interpreter wants the path of an .mnnx file (a str or os.PathLike), got {type(path).__name__}")
     try:
         real = Path(path).resolve(strict=True)
         status = real.stat()
@@ -112,3 +114,14 @@ def _open(path: str | os.PathLike | None) -> LoadedModel:
             return loaded
     except OSError as error:
         raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
+    except (ValueError, RuntimeError) as error:  # a NUL in the path; a loop of symbolic links, which Python < 3.13 reports so
+        raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error}") from error
+
+
+def _after_fork() -> None:
+    global _OPEN_LOCK
+    _OPEN_LOCK = threading.Lock()  # another thread of the parent may have held it
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -21,12 +21,20 @@ class Hooks:
         self._after = after
 
     def before(self, tensors: Sequence[DeviceTensor | None], info: OperatorInfo) -> None:
-        if self._before(tensors, info) is False:
-            raise CallbackStop
+        _call(self._before, tensors, info)
 
     def after(self, tensors: Sequence[DeviceTensor | None], info: OperatorInfo) -> None:
-        if self._after(tensors, info) is False:
-            raise CallbackStop
+        _call(self._after, tensors, info)
+
+
+def _call(callback: Callback, tensors: Sequence[DeviceTensor | None], info: OperatorInfo) -> None:
+    stop = CallbackStop()
+    try:
+        if callback(tensors, info) is not False:
+            return
+    except Exception as error:  # the caller's own; no op around this one is to be blamed for it
+        stop.error = error
+    raise stop
 
 
 class Pipeline:

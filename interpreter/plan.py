@@ -187,8 +187,9 @@ class Planner:
         found = piece(raster)
         if found is None or node.inputs[found[0]] in self.values.known or node.inputs[found[0]] in self.values.constants:
             return None
-        offset = found[1] * raster.dtype.itemsize
-        return (node.inputs[found[0]], offset) if offset % ALIGNMENT == 0 else None
+        root, first = self.views.get(node.inputs[found[0]], (node.inputs[found[0]], 0))
+        offset = first + found[1] * raster.dtype.itemsize
+        return (root, offset) if offset % ALIGNMENT == 0 else None
 
     def _add_step(self, node: Node, op: Op, inputs: Sequence[int], outputs: Sequence[int], movement: Movement | None = None) -> None:
         specs, results = ([None if i < 0 else self.values.specs[i] for i in indices] for indices in (inputs, outputs))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.errors import BackendError
+from mnnx.errors import BackendError, InputError
 from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.pipeline import Hooks
@@ -15,6 +15,7 @@ from mnnx.interpreter.plan import Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.unit import HostValue, OperatorInfo
 from mnnx.schema import dtypes
+from mnnx.schema.log import log
 from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Spec
 
@@ -73,7 +74,10 @@ class GraphRunner:
         plan = plans.pop(key, None)
         if plan is None:
             nodes = self.nodes if previous is None else previous.remaining
+            before = self.runtime.kernels_compiled
             plan = Planner(self.graph, self.runtime, nodes, self.outputs, live, previous).build()
+            if compiled := self.runtime.kernels_compiled - before:
+                log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
             if len(plans) >= CACHED_PLANS:
                 plans.pop(next(iter(plans)))
         plans[key] = plan  # the newest use stands last
@@ -102,6 +106,8 @@ class GraphRunner:
             results = self._run_on_host(node, values)
             if any(isinstance(value, list) for value in results):
                 self.runtime.count_collected(sum(value.nbytes for value in values if isinstance(value, np.ndarray)))
+        if any(i >= 0 for i in node.outputs[len(results) :]):
+            raise InputError(f"op {node.name!r} ({node.op.name}) has {len(results)} outputs, the model wants {len(node.outputs)} of it")
         if hooks:
             hooks.after(self._seen(node.outputs, results), info)
         return results

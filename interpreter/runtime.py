@@ -88,6 +88,11 @@ class Runtime:
             )
 
     @property
+    def kernels_compiled(self) -> int:
+        """Kernels that this process has compiled since the backends were made."""
+        return sum(backend.kernels_compiled for backend in self.backends)
+
+    @property
     def main(self) -> Backend:
         return self.backends[0]
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from mnnx.interpreter.pipeline import Callback, Hooks
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runner import GraphRunner
 from mnnx.interpreter.runtime import LoadedModel, Runtime
-from mnnx.interpreter.tensor import NamedTensors, SessionTensor
+from mnnx.interpreter.tensor import NamedTensors, SessionTensor, copied
 from mnnx.interpreter.unit import CallbackStop, Placement
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
@@ -28,11 +29,6 @@ CALL_BACK_STOP = 11
 
 #: For how many choices of outputs a session keeps what it planned; the one used longest ago goes first.
 CACHED_RUNNERS = 8
-
-
-def _owned(value: Any) -> Any:
-    """An output for the caller to keep; the graph gives fresh arrays, but sequences that share theirs with inputs."""
-    return [array.copy() if isinstance(array, np.ndarray) else array for array in value] if isinstance(value, list) else value
 
 
 class Session:
@@ -49,6 +45,7 @@ class Session:
         self._results: dict[str, Any] = {}
         self._busy = threading.Lock()
         self._user: int | None = None  # the thread that holds it
+        self._pid = os.getpid()
         values = self._graph.values
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
         self.inputs = NamedTensors("input", (SessionTensor(values[i]) for i in self._graph.inputs))
@@ -73,14 +70,19 @@ class Session:
         """Runs op by op; `before(tensors, info)` and `after(tensors, info)` see the op's inputs and outputs.
 
         Tensors have `name`, `shape`, `dtype` and `copy_to_host()`; info has `name`, `type` and `backend`. A callback that returns False
-        stops the run. Returns 0, or CALL_BACK_STOP where a callback stopped it.
+        stops the run, and what it raises comes out of here. Returns 0, or CALL_BACK_STOP where a callback stopped it.
         """
+        if not callable(before) or not callable(after):
+            raise InputError("run_with_callbacks wants two functions (tensors, info)")
         with self._exclusive():
             try:
                 self._run(feed, None, Hooks(before, after))
-            except CallbackStop:
-                return CALL_BACK_STOP
-            return NO_ERROR
+                return NO_ERROR
+            except CallbackStop as stop:
+                error = stop.error
+            if error is not None:
+                raise error
+            return CALL_BACK_STOP
 
     def _run(self, feed: Mapping[str, Any] | None, outputs: Sequence[str] | None, hooks: Hooks | None) -> dict[str, Any]:
         values = self._feed(feed)
@@ -88,13 +90,14 @@ class Session:
         self._last = runner
         self._results.clear()
         self._runtime.start_run()
-        results = runner.run(values, hooks)
+        # The graph gives fresh arrays, but sequences that share theirs with inputs.
+        results = [value if isinstance(value, np.ndarray) else copied(value) for value in runner.run(values, hooks)]
         names = [self._graph.values[i].name for i in runner.outputs]
-        self._results.update(zip(names, map(_owned, results), strict=True))
+        self._results.update(zip(names, results, strict=True))
         for name, value in self._results.items():
             if name in self.outputs and isinstance(value, np.ndarray):
                 self.outputs[name].note_shape(value.shape)
-        return dict(self._results)
+        return copied(self._results)
 
     def _feed(self, feed: Mapping[str, Any] | None) -> list[Any]:
         if feed is None:
@@ -128,6 +131,8 @@ class Session:
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
         if isinstance(names, str):
             raise InputError(f"outputs is a list of names; for one output write [{names!r}]")
+        if names is not None and not isinstance(names, Iterable):
+            raise InputError(f"outputs is a list of names, not {type(names).__name__}")
         wanted = self._wanted if names is None else tuple(map(self._find, names))
         runner = self._runners.pop(wanted, None) or GraphRunner(self._graph, self._runtime, wanted)
         if len(self._runners) >= CACHED_RUNNERS:
@@ -137,6 +142,8 @@ class Session:
 
     def _find(self, name: str) -> int:
         """The index of a named value of the main graph; says what became of one that is gone."""
+        if not isinstance(name, str):
+            raise InputError(f"a tensor is asked for by its name, a str, not {type(name).__name__}")
         if (index := self._loaded.indices.get(name)) is not None:
             return index
         for removed in self._loaded.model.removed:
@@ -218,6 +225,7 @@ class Session:
 
         Waits for a run in another thread; raises SessionStateError in a callback of its own run.
         """
+        self._notice_fork()
         if self._user == threading.get_ident():
             raise SessionStateError("a callback can't release the session that calls it; return False, and release it after the run")
         with self._busy:
@@ -233,9 +241,18 @@ class Session:
             raise SessionStateError("the session was released; create a new one")
         return self._runtime
 
+    def _notice_fork(self) -> None:
+        """In a forked child, whoever held the session in the parent isn't there to let go of it."""
+        if self._pid != os.getpid():
+            self._pid, self._busy, self._user = os.getpid(), threading.Lock(), None
+
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        if not self._busy.acquire(blocking=False):
+        self._notice_fork()
+        if self._user == threading.get_ident():
+            raise SessionStateError("a callback can't use the session that calls it; make another session for that")
+        busy = self._busy
+        if not busy.acquire(blocking=False):
             raise SessionStateError("the session is in use by another thread; create one session per thread")
         try:
             self._check_alive()
@@ -243,7 +260,7 @@ class Session:
             yield
         finally:
             self._user = None
-            self._busy.release()
+            busy.release()
 
     def __enter__(self) -> Session:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -49,8 +50,7 @@ class Tensor(PyMnnTensor):
 
     def copy_to_host(self) -> Any:
         """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""
-        value = self.data()
-        return value.copy() if isinstance(value, np.ndarray) else value
+        return copied(self.data())
 
     def data(self) -> Any:
         """The data without a copy; not to be written to."""
@@ -160,9 +160,13 @@ class SessionTensor(Tensor):
                 f"input {self.name!r} wants a NumPy array of {dtypes.name(self.dtype)}, got {type(value).__name__}; "
                 f"use numpy.asarray(value, dtype)"
             )
+        if "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray):
+            raise InputError(f"input {self.name!r} wants an array without a mask; fill the masked elements with .filled(value)")
         array = np.asarray(value)
-        if array.dtype.kind in "SUT":
-            array = _as_text(array)
+        if array.dtype.kind in "SUT" and self.dtype in (None, dtypes.STRING):
+            array = self._as_text(array)
+        if self.dtype is None and array.dtype not in dtypes.ALL:
+            raise InputError(f"input {self.name!r} can't be {array.dtype}: no ONNX tensor is; convert it with .astype()")
         if self.dtype is not None and array.dtype != self.dtype:
             found = array.dtype.name if array.dtype.isnative else f"{array.dtype.name} in another byte order"
             raise InputError(
@@ -209,11 +213,22 @@ class SessionTensor(Tensor):
             raise SessionStateError(f"input {self.name!r} was never filled; feed it, or call copy_from_host")
         return self._data
 
+    def _as_text(self, array: np.ndarray) -> np.ndarray:
+        if array.dtype.kind == "S":
+            try:
+                array = np.char.decode(array, "utf-8")
+            except UnicodeDecodeError as error:
+                raise InputError(f"input {self.name!r} wants text: its bytes aren't UTF-8 ({error})") from None
+        return array.astype(object)
 
-def _as_text(array: np.ndarray) -> np.ndarray:
-    if array.dtype.kind == "S":
-        array = np.char.decode(array, "utf-8")
-    return array.astype(object)
+
+def copied(value: Any) -> Any:
+    """A value of a model with arrays of its own; of a sequence or map, each of them."""
+    if isinstance(value, list):
+        return [copied(element) for element in value]
+    if isinstance(value, dict):
+        return {key: copied(element) for key, element in value.items()}
+    return value.copy() if isinstance(value, np.ndarray) else value
 
 
 class NamedTensors(dict[str, SessionTensor]):

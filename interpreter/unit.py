@@ -14,7 +14,9 @@ from mnnx.schema.records import Record
 
 
 class CallbackStop(Exception):
-    """A callback returned False: the run ends here."""
+    """A callback returned False, or raised `error`: the run ends here."""
+
+    error: Exception | None = None
 
 
 class HostValue:

@@ -37,6 +37,9 @@ _BY_CODE: dict[int, np.dtype] = {
     26: np.dtype(ml_dtypes.int2),
 }
 _CODE = {dtype: code for code, dtype in _BY_CODE.items()}
+#: All dtypes that a tensor may have.
+ALL = frozenset(_CODE)
+
 _FLOATS = {1, 10, 11, 16, 17, 18, 19, 20, 23, 24}
 
 

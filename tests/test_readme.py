@@ -17,7 +17,10 @@ from PIL import Image
 import mnnx
 
 ROOT = Path(mnnx.__file__).parent
-PAGES = ("README.md", "docs/command-line.md", "docs/python-api.md", "docs/converter.md", "docs/errors-and-limits.md", "docs/pymnn.md")
+PAGES = (
+    *("README.md", "docs/command-line.md", "docs/python-api.md", "docs/converter.md", "docs/errors-and-limits.md", "docs/pymnn.md"),
+    "docs/image-process.md",
+)
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
 classifier (float[N, 3, 224, 224] image) => (float[N, 10] scores)
@@ -30,6 +33,7 @@ classifier (float[N, 3, 224, 224] image) => (float[N, 10] scores)
     scores = Softmax(logits)
 }
 """
+DETECTOR = '<ir_version: 8, opset_import: ["": 17]> detector (float[N, 3, H, W] x) => (float[N, 3, H, W] y) { y = Relu(x) }'
 #: Blocks with these install things.
 SET_UP = ("pip install '", "make ")
 
@@ -43,13 +47,14 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with what the pages mention: model.onnx, model.mnnx, photo.jpg, image.npy."""
+    """A folder with what the pages mention: model.onnx, model.mnnx, detector.mnnx, photo.jpg, image.npy."""
     model = onnx.parser.parse_model(MODEL)
     rng = np.random.default_rng(1)
     for name, shape in (("weight", (8, 3, 7, 7)), ("bias", (8,)), ("dense", (8, 10))):
         model.graph.initializer.append(numpy_helper.from_array(rng.normal(size=shape).astype(np.float32), name))
     onnx.save(model, tmp_path / "model.onnx")
     mnnx.convert(model, tmp_path / "model.mnnx")
+    mnnx.convert(onnx.parser.parse_model(DETECTOR), tmp_path / "detector.mnnx")
     Image.fromarray(rng.integers(0, 256, (60, 80, 3), np.uint8)).save(tmp_path / "photo.jpg")
     np.save(tmp_path / "image.npy", rng.random((1, 3, 224, 224), np.float32))
     return tmp_path

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mnnx.errors import InputError, MnnxError
-from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
+from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
@@ -57,17 +57,20 @@ def command(
 
     Warm: the times of many runs after that, as percentiles. Engines take turns.
     """
-    if against_onnxruntime and not (model.lower().endswith(".onnx") and importlib.util.find_spec("onnxruntime")):
-        raise click.UsageError("--against-onnxruntime needs an .onnx file, and onnxruntime installed")
+    if against_onnxruntime and not model.lower().endswith(".onnx"):
+        raise click.UsageError(f"--against-onnxruntime needs the .onnx file, which onnxruntime can run too; {model} is none")
+    if against_onnxruntime and importlib.util.find_spec("onnxruntime") is None:
+        raise click.UsageError("--against-onnxruntime needs onnxruntime, which isn't installed: pip install onnxruntime")
     import mnnx
     from mnnx.tools.models import mnnx_file
 
     with mnnx_file(model) as file:
         with mnnx.Interpreter.from_file(file) as interpreter, interpreter.create_session() as session:
-            feed = make_feed(session.inputs, feeds)
+            tensors = session.inputs
+            feed = make_feed(session.inputs, feeds, session.resize)
         engines = [("mnnx", backend, count) for backend in backends.split(",") for count in threads]
         engines += [("onnxruntime", "cpu", count) for count in threads if against_onnxruntime]
-        with _waiting("measuring", hidden=as_json):
+        with _waiting("measuring", hidden=as_json), telling_of_random_values(tensors, feeds):
             cold = [] if no_cold else [row for engine in engines for row in _cold(engine, model if engine[0] != "mnnx" else file, feed)]
             warm = _warm(engines, file, model, feed, seconds)
     _print({"model": model, "cold": cold, "warm": warm}, as_json)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import functools
-import json
-from collections.abc import Callable, Mapping
+import math
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from mnnx.errors import InputError
+from mnnx.errors import InputError, LimitExceeded, MnnxError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,30 +61,54 @@ def _with_options(function: Callable[..., Any], options: list[Callable[..., Any]
     return function
 
 
-def make_feed(inputs: Mapping[str, Tensor], options: FeedOptions) -> dict[str, Any]:
-    """A value for every input of a session. Raises InputError where one can't be made: a missing file, an open dim, an unknown name."""
+def make_feed(
+    inputs: Mapping[str, Tensor], options: FeedOptions, resize: Callable[[dict[str, tuple[int, ...]]], None] | None = None
+) -> dict[str, Any]:
+    """A value for every input of a session.
+
+    resize: the session's, called with all shapes before random values are made, so that a model that asks for too much is stopped
+    first. Raises InputError where a value can't be made: a missing file, an open dim, an unknown name; click.UsageError where --dim and
+    --shape contradict each other.
+    """
     import numpy as np
 
     given = _given(inputs, options.values)
     _check_names(inputs, options)
-    rng = np.random.default_rng(options.seed)
-    feed: dict[str, Any] = {}
+    feed: dict[str, Any] = {name: _read(inputs[name], value, options) for name, value in given.items()}
+    shapes: dict[str, tuple[int, ...]] = {}
     still_open = []
     for name, tensor in inputs.items():
-        if name in given:
-            feed[name] = _read(tensor, given[name], options)
-        elif tensor.kind == "tensor":
+        if name not in given and tensor.kind == "tensor":
             shape = _fixed_shape(tensor, options)
             if shape is None:
                 still_open.append(tensor)
             else:
                 tensor.check_shape(shape)
-                feed[name] = random_value(name, tensor.dtype, shape, rng)
-        elif tensor.kind != "optional":
+                shapes[name] = shape
+        elif name not in given and tensor.kind != "optional":
             raise InputError(f"input {name!r} is a {tensor.kind}, which has no random values; the command line can't feed it")
     if still_open:
-        raise InputError(_open_message(still_open))
+        raise InputError(_open_message(still_open, options))
+    if resize is not None:
+        resize(shapes | {name: value.shape for name, value in feed.items() if inputs[name].kind == "tensor"})
+    rng = np.random.default_rng(options.seed)
+    for name, shape in shapes.items():
+        _check_size(inputs[name], shape)
+        feed[name] = random_value(name, inputs[name].dtype, shape, rng)
     return feed
+
+
+@contextmanager
+def telling_of_random_values(inputs: Mapping[str, Tensor], options: FeedOptions) -> Iterator[None]:
+    """Where an op fails, its error also says which inputs had random values, for these may be why."""
+    try:
+        yield
+    except MnnxError as error:
+        given = _given(inputs, options.values)
+        names = ", ".join(repr(name) for name, tensor in inputs.items() if name not in given and tensor.kind == "tensor")
+        if not names or not str(error).startswith("op "):
+            raise
+        raise type(error)(f"{error}. These inputs had random values: {names}; give real ones with -i NAME=FILE") from error
 
 
 def fixed_shapes(inputs: Mapping[str, Tensor], options: FeedOptions) -> dict[str, tuple[int, ...]] | None:
@@ -105,14 +131,35 @@ def random_value(name: str, dtype: np.dtype | None, shape: tuple[int, ...], rng:
         return np.asarray(rng.random(shape) < 0.5)
     if dtype.kind in "iu" and dtype.itemsize == 1 and dtype.isbuiltin == 1:
         information = np.iinfo(dtype)
-        return np.asarray(rng.integers(information.min, information.max + 1, shape), dtype)
+        return np.asarray(rng.integers(information.min, information.max, shape, dtype, endpoint=True))
     if dtype.kind in "iu":
         low, high = (1, 2) if "mask" in name.lower() else (0, 2) if "type" in name.lower() else (0, 10)
         return np.asarray(rng.integers(low, high, shape), dtype)
-    values = rng.uniform(-1, 1, shape)
+    precision = np.dtype(np.float64 if dtype in (np.float64, np.complex128) else np.float32)
+    values = _uniform(shape, precision, rng)
     if dtype.kind == "c":
-        values = values + 1j * rng.uniform(-1, 1, shape)
-    return np.asarray(values).astype(dtype)
+        values = values + 1j * _uniform(shape, precision, rng)
+    return values.astype(dtype, copy=False)
+
+
+def _uniform(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) -> np.ndarray:
+    import numpy as np
+
+    values = np.asarray(rng.random(shape, dtype))
+    values *= 2
+    values -= 1
+    return values
+
+
+def _check_size(tensor: Tensor, shape: tuple[int, ...]) -> None:
+    from mnnx.interpreter.config import Limits
+
+    limit, nbytes = Limits().tensor_bytes, math.prod(shape) * (tensor.dtype.itemsize if tensor.dtype is not None else 4)
+    if nbytes > limit:
+        raise LimitExceeded(
+            f"random values for the input {tensor.name!r} {list(shape)} would take {nbytes >> 20} MiB; the limit is {limit >> 20} MiB "
+            "(MNNX_MAX_TENSOR_MB)"
+        )
 
 
 def _fixed_shape(tensor: Tensor, options: FeedOptions) -> tuple[int, ...] | None:
@@ -126,21 +173,44 @@ def _fixed_shape(tensor: Tensor, options: FeedOptions) -> tuple[int, ...] | None
     return None if None in shape else tuple(shape)
 
 
-def _open_message(tensors: list[Tensor]) -> str:
+def _open_message(tensors: Sequence[Tensor], options: FeedOptions) -> str:
     from mnnx.schema.model import dims_text
 
-    example = tensors[0]
-    sizes = ",".join(str(d) if isinstance(d, int) else "1" if axis == 0 else "SIZE" for axis, d in enumerate(example.dims or (1,)))
     found = ", ".join(f"{t.name!r} {dims_text(t.dims)}" for t in tensors)
-    return (
-        f"these inputs have open dims: {found}. Give their shapes, e.g. --shape {example.name}={sizes}, or the dims by name: --dim DIM=SIZE"
-    )
+    return f"these inputs have open dims: {found}. Give their sizes: {_command_line(tensors, options)} (or by name: --dim DIM=SIZE)"
+
+
+def _command_line(tensors: Sequence[Tensor], options: FeedOptions) -> str:
+    """The present command with a --shape for each of these inputs, to be filled in."""
+    context = click.get_current_context(silent=True)
+    words = ["mnnx run", "MODEL"] if context is None else [context.command_path, shlex.quote(context.params.get("model", "MODEL"))]
+    words += [f"-i {shlex.quote(f'{name}={text}' if name else text)}" for name, text in options.values.items()]
+    words += [f"--shape {shlex.quote(f'{name}={_commas(shape)}')}" for name, shape in options.shapes.items()]
+    for tensor in tensors:
+        if tensor.dims is None:
+            sizes: Sequence[Any] = ("SIZE", "…")
+        else:
+            sizes = [d if isinstance(d, int) else options.sizes.get(d, 1 if axis == 0 else "SIZE") for axis, d in enumerate(tensor.dims)]
+        words.append(f"--shape {shlex.quote(f'{tensor.name}=')}{_commas(sizes)}")
+    return " ".join(words)
+
+
+def _commas(sizes: Sequence[Any]) -> str:
+    return ",".join(map(str, sizes))
 
 
 def _check_names(inputs: Mapping[str, Tensor], options: FeedOptions) -> None:
+    from mnnx.schema.model import dims_text
+
     for name in options.shapes:
         if name not in inputs:
             raise _unknown(name, inputs)
+        for dim, size in zip(inputs[name].dims or (), options.shapes[name], strict=False):
+            if options.sizes.get(dim, size) != size:
+                raise click.UsageError(
+                    f"--dim {dim}={options.sizes[dim]} and --shape {name}={_commas(options.shapes[name])} contradict each other: "
+                    f"{name!r} is {dims_text(inputs[name].dims)}"
+                )
     known = {dim for tensor in inputs.values() for dim in tensor.dims or () if isinstance(dim, str)}
     for name in options.sizes:
         if name not in known:
@@ -183,7 +253,9 @@ def _read(tensor: Tensor, value: Any, options: FeedOptions) -> Any:
         from mnnx.tools.pictures import read_picture
 
         return read_picture(path, tensor, options.shapes.get(tensor.name), options.image)
-    return _from_json(value, tensor)
+    from mnnx.tools.json_values import parse
+
+    return parse(value, tensor.name, tensor.dtype)
 
 
 def _as_stored(array: np.ndarray, tensor: Tensor) -> np.ndarray:
@@ -203,19 +275,6 @@ def _load(path: Path) -> Any:
         raise InputError(f"there is no file {str(path)!r}") from error
     except (ValueError, EOFError, OSError) as error:
         raise InputError(f"{path} can't be read as NumPy arrays: {error}") from error
-
-
-def _from_json(text: str, tensor: Tensor) -> np.ndarray:
-    import numpy as np
-
-    from mnnx.schema import dtypes
-
-    try:
-        return np.array(json.loads(text), tensor.dtype)
-    except json.JSONDecodeError:
-        raise InputError(f"input {tensor.name!r}: {text!r} is neither a file nor a JSON value") from None
-    except (ValueError, TypeError, OverflowError) as error:
-        raise InputError(f"input {tensor.name!r}: {text} is no value of {dtypes.name(tensor.dtype)}: {error}") from error
 
 
 def _each(parse: Callable[[str], tuple[str, Any]]) -> Callable[..., list[tuple[str, Any]]]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(model: str, feeds: FeedOptions, nodes: bool, as_json: bool) -> None:
     """Say what is in MODEL (.mnnx, or .onnx, which is then converted): inputs, outputs, ops, weights, metadata, and, where all input
-    shapes are known, FLOPs and the memory plan."""
+    shapes are known, FLOPs and the memory plan, as far as shapes don't depend on data."""
     from mnnx.tools.models import opened
     from mnnx.tools.tables import print_json
 
@@ -80,6 +80,7 @@ def _plan(interpreter: Interpreter, feeds: FeedOptions) -> dict[str, Any]:
         return {
             "shapes": shapes,
             "outputs": {name: list(t.shape) for name, t in session.outputs.items() if -1 not in t.shape},
+            "complete": info["complete"],
             "flops": info["flops"],
             "arena_bytes": info["arena_bytes"],
             "arena_lower_bound_bytes": info["arena_lower_bound_bytes"],
@@ -120,6 +121,11 @@ def _print(report: dict[str, Any]) -> None:
             ("gives", ", ".join(f"{name} {dims_text(shape)}" for name, shape in plan["outputs"].items()) or "shapes that depend on data"),
             ("FLOPs", f"{plan['flops']:,} (a multiply-add counts as two)"),
             ("memory", f"arena {tables.size(plan['arena_bytes'])} (at least {least}), weights {tables.size(report['weight_bytes'])}"),
+            *(
+                ()
+                if plan["complete"]
+                else [("known", "up to the first op whose result's shape depends on data; what follows isn't counted")]
+            ),
             ("ops run on", ", ".join(f"{name} {count}" for name, count in plan["backends"].items()) or "nothing: all is constant"),
         ]
     tables.print_pairs(rows)

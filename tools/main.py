@@ -14,13 +14,17 @@ COMMANDS = ("convert", "run", "inspect", "verify", "benchmark", "profile", "kern
 
 
 class Command(click.Command):
-    """A command whose MnnxErrors, and files that can't be read or written, end as one message on stderr and the exit status 1."""
+    """A command whose MnnxErrors, lack of memory, and files that can't be read or written end as one message on stderr and the exit
+    status 1."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
             return super().invoke(ctx)
         except MnnxError as error:
             raise click.ClickException(str(error)) from error
+        except MemoryError as error:
+            text = f"not enough memory{f': {error}' if str(error) else ''}; smaller shapes (--shape, --dim) need less"
+            raise click.ClickException(text) from error
         except OSError as error:
             if error.filename is None:
                 raise

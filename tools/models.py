@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import click
 
 from mnnx.tools.convert import progress
 
@@ -16,13 +19,17 @@ if TYPE_CHECKING:
 
 @contextmanager
 def mnnx_file(path: str, level: int = 2) -> Iterator[Path]:
-    """The path of an .mnnx file with the model of `path`; only an .onnx file is converted (at `level`), and its copy goes afterwards."""
+    """The path of an .mnnx file with the model of `path`; only an .onnx file is converted (at `level`), and its copy goes afterwards.
+
+    Meanwhile, where stderr is a terminal, it shows when kernels are being compiled.
+    """
     if not path.lower().endswith(".onnx"):
-        yield Path(path)
+        with _compiling():
+            yield Path(path)
         return
     import mnnx
 
-    with tempfile.TemporaryDirectory(prefix="mnnx-") as folder:
+    with _compiling(), tempfile.TemporaryDirectory(prefix="mnnx-") as folder:
         target = Path(folder) / f"{Path(path).stem}.mnnx"
         with progress() as say:
             mnnx.convert(path, target, level=level, progress=say)
@@ -36,3 +43,34 @@ def opened(path: str, level: int = 2) -> Iterator[Interpreter]:
 
     with mnnx_file(path, level) as file, mnnx.Interpreter.from_file(file) as interpreter:
         yield interpreter
+
+
+@contextmanager
+def _compiling() -> Iterator[None]:
+    """A line on stderr that counts the kernels which have been compiled, from the first one on. (A progress bar's thread would disturb
+    measurements.)"""
+    import logging
+
+    if not sys.stderr.isatty():
+        yield
+        return
+
+    class Count(logging.Handler):
+        seen = 0
+
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.levelno == logging.DEBUG and str(record.msg).startswith("compiled "):
+                self.seen += 1
+                click.echo(f"\rcompiling kernels, which later starts will find in the cache: {self.seen}", nl=False, err=True)
+
+    counter, logger = Count(), logging.getLogger("mnnx")
+    level = logger.level
+    logger.addHandler(counter)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.removeHandler(counter)
+        logger.setLevel(level)
+        if counter.seen:
+            click.echo(f"\r{' ' * 80}\r", nl=False, err=True)

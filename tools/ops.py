@@ -25,8 +25,8 @@ _DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
 def command(names: tuple[str, ...], missing: bool, as_json: bool, markdown: bool) -> None:
     """List the ONNX ops that are supported, or say it of the OPs named, and how each backend runs them.
 
-    native: with a compiled kernel for the usual element types, numpy: with NumPy, interpreter: control flow, empty: not under its own
-    name; the converter writes it with other ops.
+    native: with a compiled kernel for the usual element types (raster: as movement of data), numpy: with NumPy, interpreter: control
+    flow, empty: not under its own name; the converter writes it with other ops.
     """
     from mnnx.tools.tables import print_json
 
@@ -50,13 +50,14 @@ def onnx_ops() -> list[dict[str, Any]]:
     """One row per op of the newest opsets, and per op of other domains that the converter knows.
 
     {name: with its domain, op: without, since: the opsets that changed it, support: "yes", "function" (expanded from the function body
-    that ONNX gives) or "", backends: {name: "native" | "numpy" | "interpreter" | ""}}. Raises ConversionError where onnx isn't installed.
+    that ONNX gives) or "", backends: {name: "native" | "native (raster)" | "numpy" | "interpreter" | ""}}. Raises ConversionError where
+    onnx isn't installed.
     """
     try:
         import onnx.defs
     except ModuleNotFoundError:
         raise ConversionError("listing ONNX's ops needs onnx: pip install 'mnnx[convert]'") from None
-    from mnnx.converter.frontends.onnx.registry import load_all
+    from mnnx.converter.frontends.onnx.registry import load_all, written_as
 
     importers = load_all()
     newest: dict[tuple[str, str], OpSchema] = {}
@@ -74,7 +75,7 @@ def onnx_ops() -> list[dict[str, Any]]:
             "op": op,
             "since": sorted(versions.get((domain, op), [])),
             "support": _support((domain, op), newest, importers),
-            "backends": _backends(f"{domain}::{op}" if domain else op),
+            "backends": _backends(written_as(domain, op) or (f"{domain}::{op}" if domain else op)),
         }
         for domain, op in keys
     ]
@@ -95,7 +96,9 @@ def _support(key: tuple[str, str], schemas: dict[tuple[str, str], OpSchema], imp
 def _backends(name: str) -> dict[str, str]:
     from mnnx.backends.backend import Backend, backend_creator, backend_names
     from mnnx.interpreter.control_flow import RUNNERS
+    from mnnx.interpreter.geometry.registry import can_be_movement
     from mnnx.schema.ops.base import load_all
+    from mnnx.schema.ops.raster import Raster
 
     op_class = load_all().get(name)
     if op_class in RUNNERS:
@@ -105,6 +108,8 @@ def _backends(name: str) -> dict[str, str]:
         creator = backend_creator(backend)
         known = op_class is not None and isinstance(creator, type) and issubclass(creator, Backend)
         kinds[backend] = creator.execution_kind(op_class) if known else ""
+        if known and kinds[backend] != "native" and can_be_movement(op_class) and creator.execution_kind(Raster) == "native":
+            kinds[backend] = "native (raster)"
     return kinds
 
 
@@ -119,6 +124,8 @@ def _print(rows: list[dict[str, Any]]) -> None:
 def _summary(rows: list[dict[str, Any]]) -> str:
     own = [row for row in rows if row["since"]]
     others = len(rows) - len(own)
+    if not own:
+        return f"{others} op{'s' * (others != 1)} outside ONNX (or no longer in it)" if others else "no ops"
     text = f"{sum(1 for row in own if row['support'])} of {len(own)} ONNX ops are supported"
     return f"{text}, and {others} that are not in ONNX (or no longer)" if others else text
 
@@ -132,12 +139,13 @@ def _markdown(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# Operators",
         "",
-        "Written by `mnnx ops --markdown`; a test compares. The converter reads every opset from 1 on and brings it to the newest form.",
+        "Generated: `make docs` writes it, a test compares. The converter reads every opset from 1 on and brings it to the newest form.",
         "",
         f"{_summary(rows)}.",
         "",
         "*function*: expanded from the function body that ONNX gives for it. *native*: by a compiled kernel for the usual element types;",
-        "other types, and what says *numpy*, are computed with NumPy. *interpreter*: control flow. Nothing there: the converter writes",
+        "*native (raster)*: as movement of data, by the kernel for that, or by no work at all where data can stay where it is (a view).",
+        "Other types, and what says *numpy*, are computed with NumPy. *interpreter*: control flow. Nothing there: the converter writes",
         "the op with others.",
         "",
         "| op | changed in opset | supported | " + " | ".join(backends) + " |",

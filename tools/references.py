@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -81,7 +83,35 @@ class _Onnx(Reference):
     name = "onnx's reference evaluator"
 
     def _run(self, feed: Mapping[str, Any], names: list[str] | None) -> dict[str, Any]:
+        import numpy as np
         from onnx.reference import ReferenceEvaluator
 
-        evaluator = ReferenceEvaluator(self.proto if names is None else self._with_outputs(names))
-        return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed)), strict=True))
+        proto = self.proto if names is None else self._with_outputs(names)
+        evaluator = ReferenceEvaluator(proto, new_ops=[_inference_batch_normalization()] if _has_old_batch_normalization(proto) else None)
+        with np.errstate(all="ignore"), warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # overflow is what a model may do, and no news of mnnx
+            return dict(zip(evaluator.output_names, evaluator.run(None, dict(feed)), strict=True))
+
+
+def _has_old_batch_normalization(proto: onnx.ModelProto) -> bool:
+    """Whether BatchNormalization before opset 14 is there for inference: with no output but the first."""
+    opset = next((entry.version for entry in proto.opset_import if entry.domain in ("", "ai.onnx")), 1)
+    nodes = [node for node in proto.graph.node if node.op_type == "BatchNormalization"]
+    return opset < 14 and bool(nodes) and not any(name for node in nodes for name in node.output[1:])
+
+
+@functools.cache
+def _inference_batch_normalization() -> type:
+    """Stands in for onnx's own, which trains wherever `momentum` (opset 9 to 13) is set, as its default is, or `is_test` (before) isn't."""
+    from onnx.reference.op_run import OpRun
+
+    class BatchNormalization(OpRun):
+        op_domain = ""
+
+        def _run(self, x, scale, bias, mean, variance, epsilon=1e-5, spatial=1, **_others):  # of all opsets
+            shape = (1, -1, *[1] * (x.ndim - 2)) if spatial in (1, None) else (1, *x.shape[1:])
+            scale, bias, mean, variance = (value.reshape(shape) for value in (scale, bias, mean, variance))
+            epsilon = 1e-5 if epsilon is None else epsilon
+            return ((scale * (x - mean) / (variance + epsilon) ** 0.5 + bias).astype(x.dtype),)
+
+    return BatchNormalization

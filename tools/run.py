@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 import time
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mnnx.errors import InputError
-from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
+from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
@@ -21,13 +22,41 @@ THREADS = click.option("--threads", type=click.IntRange(0, 256), default=0, help
 BACKEND = click.option("--backend", default="cpu", show_default=True, help="The device to run on.")
 
 
+def _archive_name(_context: Any, _parameter: Any, path: str | None) -> str | None:
+    if path is not None and not path.endswith(".npz"):
+        raise click.BadParameter(f"{path!r} must end in .npz; --output-dir writes .npy files")
+    return path
+
+
+class _Stopwatch:
+    """Adds up the time spent within `with` blocks, in seconds."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __enter__(self) -> None:
+        self._start = time.perf_counter()
+
+    def __exit__(self, *_exc: object) -> None:
+        self.seconds += time.perf_counter() - self._start
+
+    def timed(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, whose time counts."""
+
+        def inner(*arguments: Any) -> Any:
+            with self:
+                return function(*arguments)
+
+        return inner
+
+
 @click.command("run", cls=Command)
 @click.argument("model")
 @feed_options
 @click.option(
     "--outputs", multiple=True, metavar="NAME", help="An output, or any tensor inside the model, to compute; all outputs without it."
 )
-@click.option("--save", metavar="FILE.npz", help="Write the outputs to one file.")
+@click.option("--save", metavar="FILE.npz", callback=_archive_name, help="Write the outputs to one file.")
 @click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
 @THREADS
 @BACKEND
@@ -44,22 +73,31 @@ def command(
 ) -> None:
     """Run MODEL (.mnnx, or .onnx where onnx is installed) once and say what comes out."""
     import mnnx
-    from mnnx.tools.models import opened
+    from mnnx.tools.models import mnnx_file
     from mnnx.tools.tables import print_json, print_table
 
-    with opened(model) as interpreter:
-        session = interpreter.create_session(mnnx.ScheduleConfig(backend=backend, num_threads=threads))
-        feed = make_feed(session.inputs, feeds)
-        start = time.perf_counter()
-        results = session.run(feed, outputs=outputs or None)
-        milliseconds = (time.perf_counter() - start) * 1e3
+    with mnnx_file(model) as file:
+        load, first_run = _Stopwatch(), _Stopwatch()
+        with load:
+            interpreter = mnnx.Interpreter.from_file(file)
+        with interpreter:
+            with load:
+                session = interpreter.create_session(mnnx.ScheduleConfig(backend=backend, num_threads=threads))
+            # With chosen outputs the rest of the model may be one that can't be planned.
+            feed = make_feed(session.inputs, feeds, None if outputs else load.timed(session.resize))
+            with first_run, telling_of_random_values(session.inputs, feeds):
+                results = session.run(feed, outputs=outputs or None)
+            compiled = session.info()["kernels_compiled"]
     saved = _save(results, save, output_dir)
     rows = [summary(name, value) for name, value in results.items()]
     if as_json:
-        print_json({"model": model, "first_run_ms": milliseconds, "outputs": rows, "saved": saved})
+        times = {"load_ms": load.seconds * 1e3, "kernels_compiled": compiled, "first_run_ms": first_run.seconds * 1e3}
+        print_json({"model": model} | times | {"outputs": rows, "saved": saved})
         return
     columns = ["output", "dtype", "shape", ">min", ">mean", ">max"]
-    print_table(f"{model}: first run {milliseconds:.1f} ms", columns, [_cells(row) for row in rows])
+    kernels = f"{compiled} kernel{'s'[: compiled != 1]} compiled" if compiled else "no kernels to compile"
+    title = f"{model}: loaded in {load.seconds:.2f} s, {kernels}, first run {first_run.seconds * 1e3:.1f} ms"
+    print_table(title, columns, [_cells(row) for row in rows])
     for path in saved:
         click.echo(f"saved {path}")
 

@@ -47,7 +47,7 @@ class FoldAffine(Rule):
         else:
             weights = weights * scale.reshape(-1, 1, *shape)
         dtype = w.constant.dtype
-        new_w = Value(w.name, constant=weights.astype(dtype))
+        new_w = Value(f"{w.name}/scaled", constant=weights.astype(dtype))
         new_b = Value(f"{node.outputs[0].name}/bias", constant=(bias * scale + shift).astype(dtype))
         substitute(graph, node, Node(convolution.op, [x, new_w, new_b], node.outputs, convolution.name))
         graph.remove(convolution)

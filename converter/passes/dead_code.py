@@ -1,11 +1,12 @@
-"""Removes nodes that no output depends on."""
+"""Removes nodes that no output depends on, and what subgraphs capture without using it."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from mnnx.converter.graph import Graph
+from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass
+from mnnx.schema.ops.control_flow import If, Loop, Scan
 
 
 class DeadCode(Pass):
@@ -18,7 +19,23 @@ class DeadCode(Pass):
         for node in reversed(graph.nodes):
             if any(v is not None and (v.users or id(v) in outputs) for v in node.outputs):
                 kept.append(node)
+                if isinstance(node.op, If | Loop | Scan):
+                    self._drop_captures(node, counts)
             else:
                 node.detach()
                 counts[f"{node.op.name} without users"] += 1
         graph.nodes = kept[::-1]
+
+    def _drop_captures(self, node: Node, counts: Counter[str]) -> None:
+        """Takes out captured inputs that none of the subgraphs uses once they are swept themselves."""
+        bodies = [getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)]
+        for body in bodies:
+            self.run(body, counts)
+        for index in reversed(range(node.op.own_inputs, len(node.inputs))):
+            places = [index - len(node.inputs) + len(body.inputs) for body in bodies]  # the captures are a body's last inputs
+            values = [(body, body.inputs[place]) for body, place in zip(bodies, places, strict=True)]
+            if not any(value.users or body.is_output(value) for body, value in values):
+                node.drop_input(index)
+                for body, place in zip(bodies, places, strict=True):
+                    del body.inputs[place]
+                counts[f"captured input of {node.op.name} without users"] += 1

@@ -20,6 +20,11 @@ from mnnx.schema.ops.matmul import Gemm, MatMul
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
 
 
+def _vector(bias: Value) -> Value:
+    """A constant bias of rank 1; another tensor than the model's own has another name."""
+    return bias if bias.rank == 1 else Value(f"{bias.name}/flat", constant=bias.constant.reshape(-1))
+
+
 def _as_fused(op: Op) -> Op:
     """The fused op that computes the same as a plain one."""
     if isinstance(op, FUSED):
@@ -73,7 +78,7 @@ class GemmToMatMul(Rule):
     def rewrite(self, node: Node, graph: Graph) -> None:
         inputs = list(node.inputs)
         if len(inputs) > 2 and inputs[2] is not None:
-            inputs[2] = Value(inputs[2].name, constant=inputs[2].constant.reshape(-1))
+            inputs[2] = _vector(inputs[2])
         op = FusedMatMul(transpose_a=node.op.transA, transpose_b=node.op.transB, alpha=node.op.alpha)
         substitute(graph, node, Node(op, inputs, node.outputs, node.name))
 
@@ -117,7 +122,7 @@ class FuseBias(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         product, bias = self._find(node, graph)
-        vector = Value(bias.name, constant=bias.constant.reshape(-1))
+        vector = _vector(bias)
         op = _as_fused(product.op)
         substitute(graph, node, Node(op, [*product.inputs[:2], vector], node.outputs, product.name))
         graph.remove(product)

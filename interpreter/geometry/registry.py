@@ -51,6 +51,12 @@ def geometry(*op_classes: type[Op]):
     return register
 
 
+def can_be_movement(op_class: type[Op]) -> bool:
+    """Whether an op becomes Rasters, at least on some inputs."""
+    _load(op_class.__module__.rpartition(".")[2])
+    return op_class in _FUNCTIONS
+
+
 def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
     """One Raster per output of `op`, each over the op's own inputs; None where the op is no movement, or one of text."""
     _load(type(op).__module__.rpartition(".")[2])

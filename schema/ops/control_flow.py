@@ -10,6 +10,11 @@ class If(Op):
     then_branch: Subgraph
     else_branch: Subgraph
 
+    @property
+    def own_inputs(self) -> int:
+        """How many inputs stand before the captures."""
+        return 1
+
 
 @op("Loop")
 class Loop(Op):
@@ -21,6 +26,11 @@ class Loop(Op):
 
     body: Subgraph
     states: int
+
+    @property
+    def own_inputs(self) -> int:
+        """How many inputs stand before the captures."""
+        return 2 + self.states
 
     def check(self) -> None:
         require(self.states >= 0, f"the number of states must not be negative, got {self.states}")
@@ -43,6 +53,11 @@ class Scan(Op):
     output_axes: tuple[int, ...] = ()
     output_directions: tuple[int, ...] = ()
     batched: bool = False
+
+    @property
+    def own_inputs(self) -> int:
+        """How many inputs stand before the captures."""
+        return self.states + self.scans + self.batched
 
     def check(self) -> None:
         require(self.states >= 0 and self.scans >= 1, f"needs a scan input and no negative counts, got {self.states}, {self.scans}")

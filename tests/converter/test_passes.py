@@ -218,6 +218,58 @@ def test_every_level_gives_the_reference_result(name: str, level: int, session_o
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
+#: Control flow that captures e, which only a node without users looks at, and f, which is needed: (model, inputs of the op that stay).
+CAPTURES = {
+    "If": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        { e = Exp(x)
+          y = If(c) <then_branch = t () => (float[2] p) { d = Neg(e) p = Abs(f) },
+                     else_branch = n () => (float[2] q) { r = Sqrt(e) q = Neg(f) }> }""",
+        2,
+    ),
+    "nested If": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        { e = Exp(x)
+          y = If(c) <then_branch = t () => (float[2] p) {
+                         p = If(c) <then_branch = tt () => (float[2] pp) { d = Neg(e) pp = Abs(f) },
+                                    else_branch = tn () => (float[2] pq) { pq = Identity(f) }>
+                     },
+                     else_branch = n () => (float[2] q) { q = Neg(f) }> }""",
+        3,
+    ),
+    "Loop": (
+        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
+        <int64 n = {3}>
+        { e = Exp(x)
+          y = Loop(n, c, x) <body = b (int64 i, bool go, float[2] s) => (bool on, float[2] t)
+            { d = Neg(e) t = Add(s, f) on = Identity(go) }> }""",
+        4,
+    ),
+    "Scan": (
+        """agraph (float[2] x, float[2] f, bool c) => (float y, float[2] z)
+        <float zero = {0}>
+        { e = Exp(x)
+          y, z = Scan<num_scan_inputs = 1, body = b (float s, float i) => (float t, float o)
+            { d = Neg(e) m = ReduceMax<keepdims = 0>(f) t = Add(s, i) o = Mul(t, m) }>(zero, x) }""",
+        3,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_what_a_subgraph_captures_in_vain_is_not_computed(name: str, session_of) -> None:
+    text, inputs = CAPTURES[name]
+    model = _filled(text)
+    session = session_of(model, level=0)
+    (node,) = session.interpreter.model.graphs[0].nodes
+    assert (node.op.name, len(node.inputs)) == (name.split()[-1], inputs)
+    for choice in (True, False):
+        feed = {"x": np.array([1, 2], np.float32), "f": np.array([-3, 5], np.float32), "c": np.array(choice)}
+        wanted = ReferenceEvaluator(model).run(None, feed)
+        for got, array in zip(session_of(model).run(feed).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, array, rtol=1e-6)
+
+
 #: Models that look like a pattern but must be left alone, with the ops that stay.
 LEFT_ALONE = {
     "a product used twice keeps its activation apart": (
@@ -287,3 +339,33 @@ def test_tensor_is_there_at_the_level_that_keeps_it(session_of) -> None:
     session = session_of(_filled(MODELS["epilogue-fusion"][0]), level=1)
     feed = {"x": np.ones((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
     assert session.run(feed, outputs=["c"])["c"].shape == (1, 4, 6, 6)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            """agraph (float[1,3,6,6] x) => (float[1,4,4,4] y, float[4,3,3,3] w)
+            <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }""",
+            "w",
+        ),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { p = MatMul(x, w) y = Add(p, b) }", "b"),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { y = Gemm(x, w, b) }", "b"),
+    ],
+)
+def test_a_weight_that_is_an_output_too_keeps_its_name_and_value(text: str, name: str, session_of) -> None:
+    model = _filled(text)
+    weight = next(onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == name)
+    session = session_of(model)
+    feed = {key: np.ones(tensor.shape, np.float32) for key, tensor in session.inputs.items()}
+    results = session.run(feed)
+    assert list(results) == ["y", name]
+    np.testing.assert_array_equal(results[name], weight)
+    with pytest.raises(mnnx.InputError, match="has no tensor"):
+        session.run(feed, outputs=[f"{name}_2"])
+
+
+def test_a_changed_weight_doesnt_pass_for_the_models_own(session_of) -> None:
+    text = "agraph (float[1,3,6,6] x) => (float[1,4,4,4] y) <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }"
+    with pytest.raises(mnnx.InputError, match="no tensor 'w'"):
+        session_of(_filled(text)).run({"x": np.ones((1, 3, 6, 6), np.float32)}, outputs=["w"])

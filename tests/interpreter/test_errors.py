@@ -10,6 +10,10 @@ import pytest
 
 import mnnx
 from mnnx import InputError, LimitExceeded, Limits, SessionStateError
+from mnnx.schema.model import Graph, Model, Node, Value
+from mnnx.schema.ops.activation import Relu
+from mnnx.schema.ops.shape import Identity
+from mnnx.schema.writer import serialize
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 MODEL = HEAD + "g (float[n,3] x, int64[2] i) => (float[n,3] y) { s = Cast<to=1>(i) t = ReduceSum<keepdims=0>(s) y = Mul(x, t) }"
@@ -31,7 +35,9 @@ def wrong(**changes):
         (wrong(x=np.ones((2, 3), ml_dtypes.bfloat16)), r"'x' wants float32, got bfloat16"),
         (wrong(x=np.ones((2, 3), ">f4")), r"'x' wants float32, got float32 in another byte order"),
         (wrong(x=[[1.0, 2.0, 3.0]]), r"'x' wants a NumPy array of float32, got list"),
-        (wrong(x=np.array([["a", "b", "c"]])), r"'x' wants float32, got object"),
+        (wrong(x=np.array([["a", "b", "c"]])), r"'x' wants float32, got str32"),
+        (wrong(x=np.array([[b"a", b"b", b"\xff"]])), r"'x' wants float32, got bytes8"),
+        (wrong(x=np.ma.masked_less(GOOD["x"], 0)), r"'x' wants an array without a mask"),
         (wrong(x=np.ones((2, 3, 1), np.float32)), r"'x' wants the shape \[n, 3\] \(rank 2\), got \[2, 3, 1\] \(rank 3\)"),
         (wrong(x=np.float32(1)), r"'x' wants the shape \[n, 3\] \(rank 2\), got \[\] \(rank 0\)"),
         (wrong(x=np.ones((2, 4), np.float32)), r"'x' wants the shape \[n, 3\], got \[2, 4\]: dim 1 must be 3"),
@@ -65,6 +71,48 @@ def test_a_name_that_isnt_there_tells_those_that_are(session_of):
         session.outputs[0]
     assert ("zz" in session.inputs, "x" in session.inputs, session.inputs.get("zz")) == (False, True, None)
     assert (list(session.inputs), len(session.inputs), session.outputs == {"y": session.outputs["y"]}) == (["x", "i"], 2, True)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "message"),
+    [(5, "a list of names, not int"), ([["y"]], "by its name, a str, not list"), ([b"y"], "by its name, a str, not bytes")],
+)
+def test_outputs_are_asked_for_by_name(session_of, outputs, message):
+    with pytest.raises(InputError, match=message):
+        session_of(MODEL).run(GOOD, outputs=outputs)
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (np.array([b"\xff"]), r"'s' wants text: its bytes aren't UTF-8 \(.*0xff"),
+        (np.array(["a", 3], object), "'s' wants text, got an array with int in it"),
+        (np.ones(2), "'s' wants string, got float64"),
+    ],
+)
+def test_what_is_no_text_is_refused(session_of, value, message):
+    session = session_of('<ir_version: 8, opset_import: ["" : 20]> g (string[n] s) => (string[n] t) { t = StringConcat(s, s) }')
+    with pytest.raises(InputError, match=message):
+        session.run({"s": value})
+    assert session.run({"s": np.array([b"a", "é".encode()])})["t"].tolist() == ["aa", "éé"]
+
+
+@pytest.mark.parametrize("dtype", [">f4", "M8[s]", "V4", [("a", "f4")]])
+def test_an_input_of_any_type_wants_a_type_of_onnx(dtype):
+    values = [Value("x"), Value("y")]
+    model = Model([Graph("main", values, (0,), (1,), [Node("op", Identity(), (0,), (1,))])])
+    with mnnx.Interpreter.from_bytes(serialize(model)) as interpreter, interpreter.create_session() as session:
+        with pytest.raises(InputError, match=r"'x' can't be .*: no ONNX tensor is"):
+            session.run({"x": np.zeros(3, dtype)})
+        assert session.run({"x": np.arange(3)})["y"].tolist() == [0, 1, 2]
+
+
+def test_an_op_without_the_outputs_that_a_model_wants_of_it():
+    values = [Value("x", np.dtype(np.float32), (2,)), Value("y"), Value("z")]
+    model = Model([Graph("main", values, (0,), (1, 2), [Node("both", Relu(), (0,), (1, 2))])])
+    session = mnnx.Interpreter.from_bytes(serialize(model)).create_session()
+    with pytest.raises(InputError, match=r"op 'both' \(Relu\) has 1 outputs, the model wants 2 of it"):
+        session.run({"x": np.ones(2, np.float32)})
 
 
 def test_running_without_a_feed_wants_filled_inputs(session_of):
@@ -169,8 +217,15 @@ def test_a_file_that_cant_be_opened(tmp_path):
         mnnx.Interpreter.from_file(tmp_path / "nothing.mnnx")
     with pytest.raises(InputError, match="can't be opened: Is a directory"):
         mnnx.Interpreter.from_file(tmp_path)
-    with pytest.raises(InputError, match="path"):
-        mnnx.Interpreter()
+    for path in (None, 5, b"model.mnnx", []):
+        with pytest.raises(InputError, match=r"wants the path of an \.mnnx file .*, got (NoneType|int|bytes|list)"):
+            mnnx.Interpreter(path)
+    with pytest.raises(InputError, match="can't be opened: embedded null"):
+        mnnx.Interpreter.from_file("a\0b")
+    loop = tmp_path / "loop.mnnx"
+    loop.symlink_to(loop)
+    with pytest.raises(InputError, match="can't be opened: "):
+        mnnx.Interpreter.from_file(loop)
 
 
 def test_an_unknown_backend(session_of):
@@ -184,11 +239,25 @@ def test_an_unknown_backend(session_of):
         ({"num_threads": -1}, "num_threads must be 0"),
         ({"num_threads": 1.5}, "num_threads"),
         ({"backend_config": 3}, "must be a BackendConfig"),
+        ({"limits": 3}, "must be a Limits"),
+        ({"save_tensors": "abc"}, "save_tensors must be a list of names; it is 'abc'"),
+        ({"save_tensors": None}, "save_tensors must be a list of names; it is None"),
     ],
 )
 def test_wrong_configs(config, message):
     with pytest.raises(InputError, match=message):
         mnnx.ScheduleConfig(**config)
+
+
+def test_a_session_wants_a_schedule_config(session_of):
+    with pytest.raises(InputError, match="wants a ScheduleConfig, got str"):
+        session_of(MODEL).interpreter.create_session("cpu")
+
+
+@pytest.mark.parametrize("limits", [{"tensor_bytes": "1"}, {"memory_bytes": 1e9}, {"iterations": 0}, {"iterations": True}])
+def test_wrong_limits(limits):
+    with pytest.raises(InputError, match=rf"Limits\.{next(iter(limits))} must be a positive int; it is "):
+        Limits(**limits)
 
 
 def test_wrong_precision():
@@ -208,6 +277,16 @@ def test_a_huge_constant_shape_is_refused(session_of):
     text = HEAD + "g (float[1] v) => (float[n,m] y) <int64[2] s = {1000000, 1000000}> { y = Expand(v, s) }"
     with pytest.raises(LimitExceeded, match="float32"):
         session_of(text)
+
+
+@pytest.mark.parametrize("body", ["y = Unsqueeze(r, axes)", "y = Expand(r, ones)", "k = Cast<to=7>(ones) y = ConstantOfShape(k)"])
+def test_a_tensor_of_too_many_dims_is_refused(session_of, body):
+    axes, ones = ",".join(map(str, range(40))), ",".join("1" * 40)
+    session = session_of(
+        HEAD + f"g (float[n] x) => (float y) <int64[40] axes = {{{axes}}}, int64[40] ones = {{{ones}}}> {{ r = Relu(x) {body} }}"
+    )
+    with pytest.raises(LimitExceeded, match=r"wants to make a tensor of 4[01] dims; the limit is 32"):
+        session.run({"x": np.ones(1, np.float32)})
 
 
 def test_memory_of_a_plan_is_limited(session_of):

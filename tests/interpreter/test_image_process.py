@@ -381,3 +381,20 @@ def test_read_only_destinations_and_matrices_of_other_sizes():
         ImageProcess(ImageProcessConfig("RGB", "RGB")).convert(RGB, frozen)
     with pytest.raises(InputError, match="9 values"):
         ImageProcess(ImageProcessConfig("RGB", "RGB"), np.eye(2)).convert(RGB)
+
+
+@pytest.mark.parametrize("matrix", [np.eye(2), np.eye(4), [1, 2, 3], 5])
+def test_a_matrix_that_isnt_3x3_is_refused_when_it_is_set(matrix):
+    with pytest.raises(InputError, match="matrix"):
+        ImageProcess(ImageProcessConfig(), matrix)
+    process = ImageProcess()
+    for use in (process.setMatrix, lambda value: setattr(process, "matrix", value)):
+        with pytest.raises(InputError, match="matrix"):
+            use(matrix)
+    assert process.matrix is None
+
+
+@pytest.mark.parametrize("dest", [(0, 0), (0, 5), (1, 4, 5, 0), np.empty((4, 0, 7), np.float32)])
+def test_a_destination_without_pixels_is_refused(dest):
+    with pytest.raises(InputError, match="has no pixels"):
+        ImageProcess().convert(np.zeros((4, 5, 4), np.uint8), dest)

@@ -178,3 +178,12 @@ def test_info_counts(session_of):
 def test_placement_has_a_row_per_op(session_of):
     session = session_of(HEAD + "g (float[2] x) => (int64[2] y, float[2] z) { z = Relu(x) y = Cast<to=7>(z) }", level=0)
     assert [tuple(row)[1:] for row in session.placement()] == [("Relu", "float32", "cpu", ""), ("Cast", "int64", "cpu", "")]
+
+
+def test_a_long_chain_of_views_is_one_view(session_of):
+    chain = "".join(f"v{i + 1} = {('Identity(v%d)', 'Reshape(v%d, s)')[i % 2] % i} " for i in range(3000))
+    session = session_of(
+        f"{HEAD}g (float[4,4] x) => (float[4,4] y) <int64[2] s = {{4, -1}}> {{ v0 = Relu(x) {chain} y = Identity(v3000) }}", level=0
+    )
+    x = np.arange(16, dtype=np.float32).reshape(4, 4)
+    np.testing.assert_array_equal(session.run({"x": x})["y"], x)

@@ -10,7 +10,7 @@ import onnx
 import pytest
 
 import mnnx
-from mnnx import SessionStateError
+from mnnx import InputError, SessionStateError
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 MODEL = HEAD + "g (float[n,2] x) => (float[n,2] y) { a = Relu(x) b = Neg(a) y = Exp(b) }"
@@ -30,6 +30,25 @@ def test_runs_on_a_feed_and_on_filled_inputs(session_of):
     session.inputs["x"].copy_from_host(2 * X)
     session.run()
     np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y**2, rtol=1e-6)
+
+
+def test_results_belong_to_the_caller(session_of):
+    session = session_of(MODEL)
+    session.run({"x": X})["y"][:] = 7
+    np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y, rtol=1e-6)
+    session.outputs["y"].copy_to_host()[:] = 7
+    np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y, rtol=1e-6)
+
+
+def test_sequences_belong_to_the_caller(session_of):
+    session = session_of(HEAD + "g (seq(float[2]) x) => (seq(float[2]) y, seq(float[2]) z) { y = Identity(x) z = SequenceErase(x) }")
+    fed = [np.ones(2, np.float32), np.zeros(2, np.float32)]
+    result = session.run({"x": fed})
+    fed[0][:] = result["y"][0][:] = result["z"][0][:] = 7
+    for name in ("y", "z"):
+        kept = session.outputs[name].copy_to_host()
+        kept.pop(0)[:] = 7
+        assert session.outputs[name].copy_to_host()[0].tolist() == [1, 1]
 
 
 def test_tensors_tell_what_they_are(session_of):
@@ -115,13 +134,30 @@ def test_what_a_callback_raises_comes_through(session_of):
     with pytest.raises(ZeroDivisionError):
         session.run_with_callbacks(fail, fail, {"x": X})
     session.run({"x": X})
+    with pytest.raises(InputError, match="two functions"):
+        session.run_with_callbacks(None, fail, {"x": X})
+
+
+def test_what_a_callback_raises_inside_a_body_is_not_blamed_on_the_op(session_of):
+    session = session_of(
+        """<ir_version: 8, opset_import: ["" : 18]> g (int64 n, float[2] x) => (float[2] y) {
+            y = Loop(n, , x) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t) { d = Identity(c) t = Relu(s) }>
+        }"""
+    )
+
+    def fail(tensors, info):
+        if info.type == "Relu":
+            raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        session.run_with_callbacks(fail, lambda t, i: None, {"n": np.array(2), "x": np.ones(2, np.float32)})
 
 
 def test_callbacks_cant_use_their_own_session(session_of):
     session = session_of(MODEL)
     with pytest.raises(SessionStateError, match="callback can't release"):
         session.run_with_callbacks(lambda t, i: session.release(), lambda t, i: None, {"x": X})
-    with pytest.raises(SessionStateError, match="in use"):
+    with pytest.raises(SessionStateError, match="callback can't use the session that calls it"):
         session.run_with_callbacks(lambda t, i: session.run({"x": X}), lambda t, i: None, {"x": X})
     session.run({"x": X})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
@@ -42,6 +44,23 @@ def test_a_second_thread_gets_an_error_while_a_session_runs(session_of):
         go_on()
         assert run.result() == 0
     session.run({"x": X})
+
+
+@pytest.mark.parametrize("use", ["run", "release"])
+def test_a_child_that_is_forked_during_a_run_has_the_session_to_itself(session_of, use):
+    session = session_of(MODEL)
+    expected = session.run({"x": X})["y"]
+    with running(session) as (run, go_on):
+        child = os.fork()
+        if not child:  # pragma: no cover - it ends without the rest of the tests
+            signal.alarm(20)
+            if use == "run":
+                os._exit(0 if np.array_equal(session.run({"x": X})["y"], expected) else 1)
+            session.release()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        go_on()
+        assert run.result() == 0
 
 
 def test_release_waits_for_a_run(session_of):

@@ -33,6 +33,16 @@ def test_given_shapes_are_planned(mnnx_command, classifier: Path) -> None:
     assert plan["backends"] == {"cpu": plan["units"]}
 
 
+def test_a_plan_that_ends_where_shapes_depend_on_data_says_so(mnnx_command, saved, classifier: Path) -> None:
+    source = saved(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[9] x) => (float[1, m] y) { i = NonZero(x) f = Cast<to = 1>(i) y = Exp(f) }'
+    )
+    assert json.loads(mnnx_command("inspect", source, "--json").stdout)["plan"]["complete"] is False
+    assert "up to the first op whose result's shape depends on data" in mnnx_command("inspect", source).stdout
+    whole = mnnx_command("inspect", classifier, "--dim", "H=8", "--dim", "W=8")
+    assert "depends on data" not in whole.stdout
+
+
 def test_tables_show_the_same(mnnx_command, classifier: Path) -> None:
     text = mnnx_command("inspect", classifier, "--dim", "H=8", "--dim", "W=8").stdout
     assert "image [1, 3, 8, 8]" in text

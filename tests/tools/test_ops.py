@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 import mnnx
 from mnnx.tools.ops import onnx_ops
 
@@ -20,6 +22,39 @@ def test_ops_expanded_from_functions_count_as_supported() -> None:
     assert rows["SequenceMap"]["backends"] == {"cpu": ""}
 
 
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("Concat", "native (raster)"),
+        ("Transpose", "native (raster)"),
+        ("Reshape", "native (raster)"),
+        ("Gather", "native"),
+        ("TopK", "numpy"),
+    ],
+)
+def test_movement_of_data_counts_as_native(name: str, kind: str) -> None:
+    assert {row["name"]: row for row in onnx_ops()}[name]["backends"] == {"cpu": kind}
+
+
+def test_ops_of_other_domains_that_are_written_as_those_of_onnx_run_like_them() -> None:
+    rows = {row["name"]: row for row in onnx_ops()}
+    assert rows["com.microsoft::GatherND"]["backends"] == rows["GatherND"]["backends"] == {"cpu": "numpy"}
+    assert rows["com.microsoft::Inverse"]["backends"] == {"cpu": "numpy"}
+    assert rows["com.microsoft::BiasAdd"]["backends"] == {"cpu": ""}
+
+
+@pytest.mark.parametrize(
+    ("options", "summary"),
+    [
+        (["conv"], "1 of 1 ONNX ops are supported"),
+        (["com.microsoft::inverse"], "1 op outside ONNX (or no longer in it)"),
+        (["conv", "--missing"], "no ops"),
+    ],
+)
+def test_the_summary_counts_what_is_listed(mnnx_command, options: list[str], summary: str) -> None:
+    assert mnnx_command("ops", *options).stdout.splitlines()[0] == summary
+
+
 def test_missing_lists_only_what_is_not_supported(mnnx_command) -> None:
     rows = json.loads(mnnx_command("ops", "--missing", "--json").stdout)
     assert all(row["support"] == "" for row in rows)
@@ -33,4 +68,4 @@ def test_a_name_that_onnx_doesnt_have_is_an_error(mnnx_command) -> None:
 
 def test_the_page_in_docs_is_up_to_date(mnnx_command) -> None:
     page = Path(mnnx.__file__).parent / "docs" / "operators.md"
-    assert page.read_text() == mnnx_command("ops", "--markdown").stdout, "run: mnnx ops --markdown > docs/operators.md"
+    assert page.read_text() == mnnx_command("ops", "--markdown").stdout, "run: make docs"

@@ -170,3 +170,67 @@ def test_a_damaged_model_is_an_error(mnnx_command, file: Path) -> None:
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")
     assert "classifier.mnnx" in result.stderr
+
+
+def test_too_large_shapes_are_refused_before_random_values_are_made(mnnx_command, file: Path, monkeypatch) -> None:
+    monkeypatch.setattr("mnnx.tools.feeds.random_value", lambda *_arguments: pytest.fail("random values were made"))
+    result = mnnx_command("run", file, "--shape", "image=1000000,3,224,224")
+    assert result.exit_code == 1
+    assert "MNNX_MAX_TENSOR_MB" in result.stderr
+
+
+def test_a_large_input_of_a_small_model_is_refused_too(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (int64[1] y) { y = Shape(x) }')
+    result = mnnx_command("run", source, "--dim", "N=1000000000000")
+    assert result.exit_code == 1
+    assert "random values for the input 'x' [1000000000000] would take" in result.stderr
+
+
+def test_a_lack_of_memory_is_one_message(mnnx_command, file: Path, monkeypatch) -> None:
+    def fail(*_arguments):
+        raise MemoryError("Unable to allocate 5 TiB")
+
+    monkeypatch.setattr("mnnx.tools.feeds.random_value", fail)
+    result = mnnx_command("run", file, "--shape", "image=1,3,8,8")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: not enough memory: Unable to allocate 5 TiB; smaller shapes (--shape, --dim) need less\n"
+
+
+def test_it_says_how_long_loading_took(mnnx_command, file: Path) -> None:
+    assert ": loaded in 0." in mnnx_command("run", file, "--shape", "image=1,3,8,8").stdout
+    report = json.loads(mnnx_command("run", file, "--shape", "image=1,3,8,8", "--json").stdout)
+    assert report["load_ms"] > 0
+    assert report["kernels_compiled"] >= 0
+    assert report["first_run_ms"] > 0
+
+
+def test_open_dims_are_an_error_with_the_whole_command(mnnx_command, saved) -> None:
+    source = saved(
+        '<ir_version: 8, opset_import: ["": 17]> g (float[A, 2, B] x, int64[C] n, float[D, E] z) => (float[A] y) { y = Identity(z) }'
+    )
+    result = mnnx_command("run", source, "-i", "n=[1]", "--dim", "E=7")
+    assert result.exit_code == 1
+    assert f"mnnx run {source} -i 'n=[1]' --shape x=1,2,SIZE " in result.stderr
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[D, E] z) => (float[F, G] y) { y = Add(x, z) }')
+    result = mnnx_command("run", source)
+    assert f"mnnx run {source} --shape x=1,SIZE --shape z=1,SIZE " in result.stderr
+
+
+def test_options_that_contradict_each_other_are_a_usage_error(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--dim", "N=2", "--shape", "image=1,3,8,8")
+    assert result.exit_code == 2
+    assert "--dim N=2 and --shape image=1,3,8,8 contradict each other" in result.stderr
+    assert mnnx_command("run", file, "--dim", "N=1", "--shape", "image=1,3,8,8").exit_code == 0
+
+
+def test_an_op_that_fails_on_random_values_names_them(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[1] s) => (float[N] y) { y = Reshape(x, s) }')
+    result = mnnx_command("run", source, "-i", "x=[1, 2]", "--seed", "3")
+    assert result.exit_code == 1
+    assert "These inputs had random values: 's'; give real ones with -i NAME=FILE" in result.stderr
+
+
+def test_save_wants_an_npz_file(mnnx_command, file: Path) -> None:
+    result = mnnx_command("run", file, "--save", "out.txt")
+    assert result.exit_code == 2
+    assert "must end in .npz" in result.stderr

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -131,3 +133,81 @@ def test_a_difference_is_told_even_where_it_cant_be_located(mnnx_command, classi
 )
 def test_values_are_compared_by_kind(got: object, wanted: object, equal: bool) -> None:
     assert compare("x", got, wanted, 1e-3, 1e-5)["equal"] is equal
+
+
+@pytest.mark.parametrize("opset", [6, 7, 9, 13, 14])
+def test_the_reference_evaluator_normalizes_for_inference(mnnx_command, saved, opset: int) -> None:
+    source = saved(
+        f"""<ir_version: 8, opset_import: ["": {opset}]> g (float[2, 3, 4] x) => (float[2, 3, 4] y)
+        <float[3] s = {{1, 2, 3}}, float[3] b = {{0, 1, 2}}, float[3] m = {{5, 6, 7}}, float[3] v = {{9, 4, 1}}>
+        {{ y = BatchNormalization(x, s, b, m, v) }}"""
+    )
+    result = mnnx_command("verify", source, "--reference", "onnx")
+    assert result.exit_code == 0, result.output
+
+
+def test_overflow_in_the_reference_evaluator_is_no_warning(mnnx_command, saved, recwarn) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[1] x) => (float[1] y) { y = Exp(x) }')
+    result = mnnx_command("verify", source, "--reference", "onnx", "-i", "x=[1000]")
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert not recwarn.list
+
+
+def test_without_onnx_the_error_says_what_to_install(classifier: Path) -> None:
+    script = "import sys; sys.modules['onnx'] = None; from mnnx.tools.main import main; main()"
+    result = subprocess.run([sys.executable, "-c", script, "verify", str(classifier)], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "pip install 'mnnx[convert]'" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.fixture
+def rounded_differently(monkeypatch: pytest.MonkeyPatch):
+    """Lets the reference have one value one step higher wherever it quantizes."""
+    run = Reference.run
+
+    def other(self, feed, names=None):
+        results = run(self, feed, names)
+        for name, step in (("q", 1), ("y", 0.5)):
+            if name in results:
+                results[name] = np.array(results[name])
+                results[name].flat[3] += results[name].dtype.type(step)
+        return results
+
+    monkeypatch.setattr(Reference, "run", other)
+
+
+QUANTIZED = """<ir_version: 8, opset_import: ["": 17]> g (float[20, 20] x) => ({dtype}[20, 20] {output})
+    <float s = {{0.5}}, uint8 z = {{100}}> {{ q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }}"""
+
+
+def test_one_rounding_step_of_a_quantized_output_is_a_note(mnnx_command, saved, rounded_differently) -> None:
+    result = mnnx_command("verify", saved(QUANTIZED.format(dtype="uint8", output="q")))
+    assert result.exit_code == 0
+    assert "one rounding step in 1 of 400 values" in result.stdout
+    assert "all outputs agree, but for single rounding steps of quantized values" in result.stdout
+
+
+def test_outputs_that_differ_through_a_rounding_step_say_so(mnnx_command, saved, rounded_differently) -> None:
+    source = saved(QUANTIZED.format(dtype="float", output="y"))
+    result = mnnx_command("verify", source, "--level", 0)
+    assert result.exit_code == 1
+    assert "the first tensor that differs is 'q', made by the QuantizeLinear node" in result.stdout
+    assert "one rounding step in 1 of 400 values" in result.stdout
+    assert "--rtol 0.5 would allow it" in result.stdout
+    assert mnnx_command("verify", source, "--rtol", 0.5).exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "quantized", "equal"),
+    [
+        (np.uint8([255] * 200), np.uint8([254, *[255] * 199]), True, True),
+        (np.uint8([255] * 200), np.uint8([254, *[255] * 199]), False, False),
+        (np.uint8([255] * 200), np.uint8([0, *[255] * 199]), True, False),
+        (np.int8([1] * 200), np.int8([*[2] * 3, *[1] * 197]), True, False),
+        (np.int64([1] * 200), np.int64([2, *[1] * 199]), True, False),
+        (np.array([1] * 200, ml_dtypes.int4), np.array([2, *[1] * 199], ml_dtypes.int4), True, True),
+    ],
+)
+def test_quantized_values_may_be_one_step_off(got: np.ndarray, wanted: np.ndarray, quantized: bool, equal: bool) -> None:
+    assert compare("x", got, wanted, 1e-3, 1e-5, quantized)["equal"] is equal

@@ -46,7 +46,14 @@ def _direct(op_class: type[Op]) -> Callable[..., Op]:
     def import_directly(node, *_inputs) -> Op:
         return node.op(op_class)
 
+    import_directly.op_class = op_class
     return import_directly
+
+
+def written_as(domain: str, op_type: str) -> str | None:
+    """The canonical name of the op that an ONNX op is imported as where it is `direct`, else None."""
+    op_class = getattr(load_all().get((domain, op_type)), "op_class", None)
+    return None if op_class is None else op_class.name
 
 
 def load_all() -> dict[tuple[str, str], Callable[..., Any]]:
