@@ -16,7 +16,7 @@ from mnnx.interpreter import plan
 from tests.networks import Builder, feed_for
 
 LANES = Target.host().vector_bytes // 4
-SIZE = 9
+SIZE = 8
 
 
 @pytest.fixture(autouse=True)
@@ -98,7 +98,7 @@ def test_a_chain_stays_blocked(tmp_path, channels):
         return (relu(b, b.conv(y, 2 * channels, LANES, 3)),)
 
     net = Net(tmp_path, build)
-    assert net.repacks() == 1 or channels == 5  # the output; of few channels, blocks would be mostly empty
+    assert net.repacks() == 1 or channels % LANES  # the output; where blocks would be half empty, plain tensors may cost less
     net.check()
 
 

@@ -113,7 +113,7 @@ class WholePoolExecution(Execution):
         rows, columns = math.prod(x.shape[:2]), math.prod(x.shape[2:])
         if not rows:
             return
-        largest, lanes = isinstance(self.op, GlobalMaxPool), Tiling.of(self.backend.target).lanes
+        largest, lanes = isinstance(self.op, GlobalMaxPool), x.layout or Tiling.of(self.backend.target).lanes
         if x.layout:
             rows = math.prod(blocked_shape(x.shape, lanes)[:2])
         block = Reduction(address_of(x), address_of(y), rows, columns, float32_bits(1.0 if largest else 1.0 / columns))
