@@ -187,7 +187,7 @@ class Planner:
         found = piece(raster)
         if found is None or node.inputs[found[0]] in self.values.known or node.inputs[found[0]] in self.values.constants:
             return None
-        root, first = self.views.get(node.inputs[found[0]], (node.inputs[found[0]], 0))
+        root, first = self.values.views.get(node.inputs[found[0]], (node.inputs[found[0]], 0))
         offset = first + found[1] * raster.dtype.itemsize
         return (root, offset) if offset % ALIGNMENT == 0 else None
 
