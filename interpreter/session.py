@@ -124,7 +124,8 @@ class Session:
     def _check_inputs(self, given: Mapping[str, Any], what: str) -> None:
         """Raises InputError where `given` isn't a dict {input name: `what`} of inputs that there are."""
         if not isinstance(given, Mapping):
-            raise InputError(f"wants a dict {{input name: {what}}}, got {type(given).__name__}; the inputs are {self.inputs.names}")
+            found = type(given).__name__
+            raise InputError(f"the session wants a dict {{input name: {what}}}, got {found}; the inputs are {self.inputs.names}")
         if unknown := [name for name in given if name not in self.inputs]:
             raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {self.inputs.names}")
 

@@ -1,56 +1,68 @@
-"""Element types: their NumPy dtypes, their names, and ONNX's numbers for them."""
+"""Element types: their NumPy dtypes, their names, and ONNX's numbers for them.
 
+ml_dtypes is imported when one of its types appears, which it doesn't in most models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from functools import cache
 
-import ml_dtypes
 import numpy as np
 
 STRING = np.dtype(object)
 
 # The numbers are ONNX's TensorProto.DataType; the file stores the same ones.
-_BY_CODE: dict[int, np.dtype] = {
-    1: np.dtype("float32"),
-    2: np.dtype("uint8"),
-    3: np.dtype("int8"),
-    4: np.dtype("uint16"),
-    5: np.dtype("int16"),
-    6: np.dtype("int32"),
-    7: np.dtype("int64"),
-    8: STRING,
-    9: np.dtype("bool"),
-    10: np.dtype("float16"),
-    11: np.dtype("float64"),
-    12: np.dtype("uint32"),
-    13: np.dtype("uint64"),
-    14: np.dtype("complex64"),
-    15: np.dtype("complex128"),
-    16: np.dtype(ml_dtypes.bfloat16),
-    17: np.dtype(ml_dtypes.float8_e4m3fn),
-    18: np.dtype(ml_dtypes.float8_e4m3fnuz),
-    19: np.dtype(ml_dtypes.float8_e5m2),
-    20: np.dtype(ml_dtypes.float8_e5m2fnuz),
-    21: np.dtype(ml_dtypes.uint4),
-    22: np.dtype(ml_dtypes.int4),
-    23: np.dtype(ml_dtypes.float4_e2m1fn),
-    24: np.dtype(ml_dtypes.float8_e8m0fnu),
-    25: np.dtype(ml_dtypes.uint2),
-    26: np.dtype(ml_dtypes.int2),
+_NAMES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    8: "string",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1fn",
+    24: "float8_e8m0fnu",
+    25: "uint2",
+    26: "int2",
 }
-_CODE = {dtype: code for code, dtype in _BY_CODE.items()}
-#: All dtypes that a tensor may have.
-ALL = frozenset(_CODE)
-
+_CODES = {name: code for code, name in _NAMES.items()}
 _FLOATS = {1, 10, 11, 16, 17, 18, 19, 20, 23, 24}
+#: From this number on they are ml_dtypes'.
+_EXTENDED = 16
 
 
+@cache
 def from_code(code: int) -> np.dtype | None:
     """The NumPy dtype for ONNX's data type number; None for 0 (undefined). Raises KeyError for an unknown number."""
-    return None if code == 0 else _BY_CODE[code]
+    if code == 0:
+        return None
+    text = _NAMES[code]
+    if code < _EXTENDED:
+        return STRING if text == "string" else np.dtype(text)
+    import ml_dtypes
+
+    return np.dtype(getattr(ml_dtypes, text))
 
 
 def to_code(dtype: np.dtype | None) -> int:
     """ONNX's data type number of a NumPy dtype; 0 for None. Raises KeyError where ONNX has no such type."""
-    return 0 if dtype is None else _CODE[np.dtype(dtype)]
+    return 0 if dtype is None else _CODES[name(dtype)]
 
 
 @cache
@@ -58,17 +70,36 @@ def name(dtype: np.dtype | None) -> str:
     """How a dtype is written in messages and in `Placement`: NumPy's name, `string` for text, `unknown` for None."""
     if dtype is None:
         return "unknown"
-    return "string" if dtype == STRING else np.dtype(dtype).name
+    dtype = np.dtype(dtype)
+    return "string" if dtype == STRING else dtype.name if dtype.isnative else dtype.str
 
 
 def from_name(text: str) -> np.dtype:
     """The dtype that `name` writes as `text`. Raises KeyError for an unknown name."""
-    for dtype in _CODE:
-        if name(dtype) == text:
-            return dtype
-    raise KeyError(text)
+    return from_code(_CODES[text])
 
 
 def is_float(dtype: np.dtype) -> bool:
     """Whether the dtype is a real floating-point type of any width (float4 … float64, bfloat16)."""
-    return _CODE.get(np.dtype(dtype)) in _FLOATS
+    return _CODES.get(name(dtype)) in _FLOATS
+
+
+class DtypeSet:
+    """A set of dtypes, given by their names."""
+
+    __slots__ = ("_names",)
+
+    def __init__(self, *names: str):
+        self._names = frozenset(names)
+
+    def __contains__(self, dtype: np.dtype | None) -> bool:
+        return name(dtype) in self._names
+
+    def __iter__(self) -> Iterator[np.dtype]:
+        return map(from_name, sorted(self._names))
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def __or__(self, other: Iterable[np.dtype]) -> DtypeSet:
+        return DtypeSet(*self._names, *(other._names if isinstance(other, DtypeSet) else map(name, other)))

@@ -31,10 +31,7 @@ MAX_RANK = 32
 MAX_DEPTH = 32
 
 #: Element types that fill less than the byte that NumPy gives an element: the largest byte that is a legal element.
-LARGEST_BYTE = {
-    dtypes.from_name(name): largest
-    for name, largest in (("bool", 1), ("int2", 3), ("uint2", 3), ("int4", 15), ("uint4", 15), ("float4_e2m1fn", 15))
-}
+LARGEST_BYTE = {"bool": 1, "int2": 3, "uint2": 3, "int4": 15, "uint4": 15, "float4_e2m1fn": 15}
 
 
 class Vector(NamedTuple):
@@ -146,5 +143,5 @@ def aligned(size: int) -> int:
 
 def illegal_bytes(array: np.ndarray) -> bool:
     """Whether a constant of a type narrower than a byte holds bytes that are no element of it."""
-    largest = LARGEST_BYTE.get(array.dtype)
+    largest = LARGEST_BYTE.get(dtypes.name(array.dtype))
     return largest is not None and array.size > 0 and int(array.view(np.uint8).max()) > largest

@@ -246,7 +246,7 @@ def _texts(array: np.ndarray) -> tuple[str, ...]:
 def _bytes(array: np.ndarray) -> np.ndarray:
     """A constant's bytes as the file has them: in C order, one byte for each element of the types that are narrower."""
     data = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    largest = layout.LARGEST_BYTE.get(array.dtype, 255)
+    largest = layout.LARGEST_BYTE.get(dtypes.name(array.dtype), 255)
     if array.dtype == np.bool_:
         return np.minimum(data, largest)
     return data & largest if largest < 255 else data

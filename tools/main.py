@@ -9,8 +9,18 @@ import click
 import mnnx
 from mnnx.errors import MnnxError
 
-#: Subcommands in the order in which the help lists them; each is the `command` of the module of its name in this folder.
-COMMANDS = ("convert", "run", "inspect", "verify", "benchmark", "profile", "kernels", "ops")
+#: Subcommands in the order in which the help lists them, with what they do in a few words; each is the `command` of the module of its
+#: name in this folder.
+COMMANDS = {
+    "convert": "Convert an ONNX model into an .mnnx file.",
+    "run": "Run a model once and say what comes out.",
+    "inspect": "Say what is in a model: inputs, outputs, ops, weights, memory.",
+    "verify": "Compare what a model computes with a reference.",
+    "benchmark": "Measure how fast a model starts and runs.",
+    "profile": "Measure how long each op of a model takes.",
+    "kernels": "Make and manage compiled kernels.",
+    "ops": "List the ONNX ops that are supported.",
+}
 
 
 class Command(click.Command):
@@ -34,6 +44,10 @@ class Command(click.Command):
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         return importlib.import_module(f"mnnx.tools.{cmd_name}").command if cmd_name in COMMANDS else None

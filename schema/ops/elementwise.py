@@ -3,25 +3,22 @@
 from collections.abc import Collection
 from typing import ClassVar
 
-import ml_dtypes
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.dtypes import DtypeSet
 from mnnx.schema.ops.base import Op, Spec, require
 
 BOOL = np.dtype(bool)
 STRING = dtypes.STRING
-FLOATS = frozenset({np.dtype("float32"), np.dtype("float16"), np.dtype("float64"), np.dtype(ml_dtypes.bfloat16)})
-SIGNED = frozenset(np.dtype(f"int{bits}") for bits in (8, 16, 32, 64))
-UNSIGNED = frozenset(np.dtype(f"uint{bits}") for bits in (8, 16, 32, 64))
+FLOATS = DtypeSet("float32", "float16", "float64", "bfloat16")
+SIGNED = DtypeSet("int8", "int16", "int32", "int64")
+UNSIGNED = DtypeSet("uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED | UNSIGNED
 NUMERIC = FLOATS | INTEGERS
-SMALL_FLOATS = frozenset(
-    np.dtype(getattr(ml_dtypes, name))
-    for name in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
-)
-SMALL_INTEGERS = frozenset(np.dtype(getattr(ml_dtypes, name)) for name in ("int4", "uint4", "int2", "uint2"))
-COMPLEX = frozenset({np.dtype("complex64"), np.dtype("complex128")})
+SMALL_FLOATS = DtypeSet("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
+SMALL_INTEGERS = DtypeSet("int4", "uint4", "int2", "uint2")
+COMPLEX = DtypeSet("complex64", "complex128")
 ANY = NUMERIC | SMALL_FLOATS | SMALL_INTEGERS | COMPLEX | {BOOL, STRING}
 
 
@@ -53,7 +50,7 @@ class Elementwise(Op):
     """An op of `arity` inputs, all of one dtype among `accepts`, broadcast together; the result is of dtype `result` (None: theirs)."""
 
     arity: ClassVar[int] = 1
-    accepts: ClassVar[frozenset[np.dtype]] = NUMERIC
+    accepts: ClassVar[DtypeSet] = NUMERIC
     result: ClassVar[np.dtype | None] = None
 
     def infer(self, *inputs):

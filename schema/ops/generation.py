@@ -6,6 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.dtypes import DtypeSet
 from mnnx.schema.ops.axes import require_scalar
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, NUMERIC, require_dtype, require_inputs
@@ -15,7 +16,7 @@ INT32 = np.dtype("int32")
 INT64 = np.dtype("int64")
 
 
-def _require_scalar_of(accepts: frozenset[np.dtype], spec: Spec, what: str) -> None:
+def _require_scalar_of(accepts: DtypeSet, spec: Spec, what: str) -> None:
     require_scalar(spec, what)
     require_dtype(spec, accepts, what)
 

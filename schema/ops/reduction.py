@@ -4,6 +4,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from mnnx.schema.dtypes import DtypeSet
 from mnnx.schema.ops.axes import normalize_axes, normalize_axis
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, NUMERIC, require_dtype, require_inputs
@@ -17,7 +18,7 @@ class Reduction(Op):
     Reduced axes stay as dims of 1 where `keepdims`. The result has the dtype of the data.
     """
 
-    accepts: ClassVar[frozenset[np.dtype]] = NUMERIC
+    accepts: ClassVar[DtypeSet] = NUMERIC
     keepdims: bool = True
     noop_with_empty_axes: bool = False
 

@@ -99,3 +99,51 @@ def test_offline_the_message_says_so(tmp_path, monkeypatch):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(SystemExit, match="can't be downloaded"):
         fetch_models.fetch(tmp_path)
+
+
+@pytest.fixture
+def example(tmp_path, monkeypatch):
+    """Runs the example with networks that find the given lines."""
+
+    def run(*arguments, lines=()):
+        reader = type("Reader", (), {"__init__": lambda self, *_models: None, "read": lambda self, _picture: list(lines)})
+        monkeypatch.setattr(read_text, "TextReader", reader)
+        monkeypatch.setattr(read_text, "prepare", lambda _folder: [])
+        monkeypatch.setattr(sys, "argv", ["read_text.py", *map(str, arguments), "--output", str(tmp_path / "out" / "read.png")])
+        read_text.main()
+        return Image.open(tmp_path / "out" / "read.png")
+
+    return run
+
+
+def test_what_was_read_stands_beside_the_picture(example, tmp_path, capsys):
+    line = read_text.Line("hello", 0.9, np.float64([[50, 60], [300, 60], [300, 100], [50, 100]]))
+    drawn = example(lines=[line])
+    stored = Image.open(EXAMPLES / "sample.png")
+    assert drawn.height == stored.height
+    assert drawn.width > stored.width
+    assert np.asarray(drawn)[:, stored.width :].min() < 100
+    for x, y in ((150, 60), (50, 80), (300, 80), (150, 100)):
+        assert np.abs(np.asarray(drawn, int)[y - 1 : y + 1, x - 1 : x + 1] - read_text.MARK).max((0, 1, 2)) < 80
+    out = capsys.readouterr()
+    assert out.out == "0.90  hello\n"
+    assert f"wrote {tmp_path / 'out' / 'read.png'}" in out.err
+
+
+def test_a_picture_without_text_is_said_to_have_none(example, capsys):
+    assert example().size == Image.open(EXAMPLES / "sample.png").size
+    assert "no text was found" in capsys.readouterr().err
+
+
+def test_what_is_no_picture_is_one_message(example, tmp_path):
+    (tmp_path / "x.png").write_bytes(b"text")
+    with pytest.raises(SystemExit, match="is no picture"):
+        example(tmp_path / "x.png")
+    with pytest.raises(SystemExit, match="there is no file"):
+        example(tmp_path / "missing.png")
+
+
+def test_models_are_looked_for_beside_the_examples(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert read_text.OUTPUT.is_absolute()
+    assert read_text.OUTPUT.parent == EXAMPLES.parent

@@ -30,6 +30,7 @@ def test_version_imports_no_numbers() -> None:
 def test_help_lists_all_commands(mnnx_command) -> None:
     text = mnnx_command("--help").stdout
     assert all(f"\n  {name} " in text for name in COMMANDS)
+    assert all(summary in text for summary in COMMANDS.values())
 
 
 @pytest.mark.parametrize("name", COMMANDS)
