@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,15 +20,36 @@ Specs = Sequence[Spec | None]
 Tensors = Sequence[DeviceTensor | None]
 
 
+class Layouts(NamedTuple):
+    """One way to run an op: the layout of each input and of each output (`DeviceTensor.layout`; 0 also for what is left out).
+
+    `saves`: how much faster than with plain tensors the execution is that way, as bytes of memory traffic; the planner weighs it against
+    the traffic of repacking. 0: it is as fast per byte; then it is chosen where it avoids repacking.
+    """
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    saves: float = 0.0
+
+
 class Execution(ABC):
     """One op on one device, for tensors of fixed shapes. A new one is made at every resize."""
 
     #: Indices of inputs whose memory output 0 may take over (same number of bytes, read before they are overwritten).
     in_place: tuple[int, ...] = ()
+    #: The way that the planner chose, set before `scratch_bytes` is asked; None: all tensors are plain.
+    way: Layouts | None = None
 
     def __init__(self, op: Op, backend: Backend):
         self.op = op
         self.backend = backend
+
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        """The ways to run it with blocked tensors, beside the plain one, which is always possible; `lanes` is the only block width.
+
+        Constant inputs are plain in all of them: an execution packs its weights itself.
+        """
+        return ()
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         """Bytes of working memory needed while this runs; asked before memory is planned."""
@@ -107,6 +128,8 @@ class Backend(ABC):
     name: str
     #: Threads that it computes on, the caller's included.
     threads: int = 1
+    #: The width of its blocked layout's blocks (`backends/blocked.py`); 0: it has none.
+    block_width: int = 0
     #: Kernels that this process compiled for it, because no cache or bundle had them.
     kernels_compiled: int = 0
 

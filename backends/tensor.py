@@ -17,18 +17,29 @@ class DeviceTensor:
 
     `memory` is the device's own handle (on the CPU a uint8 ndarray, elsewhere a buffer object), `offset` the tensor's first byte in
     it. `constant` is the host array of a weight (None for what is computed): an execution may pack it anew, once for all
-    sessions, with the backend's SharedWeights.
+    sessions, with the backend's SharedWeights. `layout` is how its elements lie there: 0 for row-major, else the width of blocks
+    (`backends/blocked.py`); its `shape` is the op's, whatever the layout.
     """
 
-    __slots__ = ("backend", "constant", "memory", "name", "offset", "spec")
+    __slots__ = ("backend", "constant", "layout", "memory", "name", "offset", "spec")
 
-    def __init__(self, name: str, spec: Spec, backend: Backend, memory: Any, offset: int = 0, constant: np.ndarray | None = None):
+    def __init__(
+        self,
+        name: str,
+        spec: Spec,
+        backend: Backend,
+        memory: Any,
+        offset: int = 0,
+        constant: np.ndarray | None = None,
+        layout: int = 0,
+    ):
         self.name = name
         self.spec = spec
         self.backend = backend
         self.memory = memory
         self.offset = offset
         self.constant = constant
+        self.layout = layout
 
     @property
     def shape(self) -> tuple[int, ...]:

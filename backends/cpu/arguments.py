@@ -6,6 +6,7 @@ import struct
 
 import numpy as np
 
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.dtypes import STRING
 
@@ -18,10 +19,11 @@ def address_of(tensor: DeviceTensor | np.ndarray) -> int:
 
 
 def array_of(tensor: DeviceTensor) -> np.ndarray:
-    """The tensor's memory as an array of its dtype and shape."""
+    """The tensor's memory as an array of its dtype and shape; of the blocked shape where it is blocked."""
     if tensor.dtype == STRING:
         return tensor.memory.reshape(tensor.shape)
-    return np.ndarray(tensor.shape, tensor.dtype, buffer=tensor.memory, offset=tensor.offset)
+    shape = blocked_shape(tensor.shape, tensor.layout) if tensor.layout else tensor.shape
+    return np.ndarray(shape, tensor.dtype, buffer=tensor.memory, offset=tensor.offset)
 
 
 def arguments(*values: int | DeviceTensor | np.ndarray) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
+from mnnx.backends.blocked import block, unblock
 from mnnx.backends.cpu import creators, kernel_bundles
 from mnnx.backends.cpu.arguments import address_of, aligned, array_of
 from mnnx.backends.cpu.cores import available_cores
@@ -34,6 +35,7 @@ class CpuBackend(Backend):
         self.target = Target.host()
         if shared.model is not None:
             kernel_bundles.search_beside(shared.model)
+        self.block_width = self.target.vector_bytes // 4
         self._compiled_before = compiled_count()
         self.team = Team(self.threads, config.cpu_ids)
         self.commands = CpuCommandList(self.team)
@@ -83,12 +85,14 @@ class CpuBackend(Backend):
         return max(1, count - count % self.threads if count > self.threads else count) if self.threads > 1 else 1
 
     def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
-        array_of(tensor)[...] = array
+        array_of(tensor)[...] = block(array, tensor.layout) if tensor.layout else array
 
     def download(self, tensor: DeviceTensor) -> np.ndarray:
-        return array_of(tensor).copy()
+        return unblock(array_of(tensor), tensor.shape[1]) if tensor.layout else array_of(tensor).copy()
 
     def host_view(self, tensor: DeviceTensor) -> np.ndarray:
+        if tensor.layout:
+            return self.download(tensor)
         view = array_of(tensor)
         view.flags.writeable = False
         return view

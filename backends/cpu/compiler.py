@@ -49,7 +49,7 @@ def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: T
             module = _intermediate_code(factory.make(**parameters), factory.fastmath, symbol, target.tune)
         except NumbaError as error:
             raise BackendError(f"numba can't compile the kernel {title}: {error}") from error
-        return _emit(module, symbol, title, target, target.llvm_features(parameters))
+        return _emit(module, symbol, title, target, target.llvm_features(parameters), factory.unroll)
 
 
 def assembly(name: str, parameters: dict[str, Any], target: Target) -> str:
@@ -57,7 +57,7 @@ def assembly(name: str, parameters: dict[str, Any], target: Target) -> str:
     with _LOCK:
         factory = registry.find(name)
         module = _intermediate_code(factory.make(**parameters), factory.fastmath, "kernel", target.tune)
-        machine, module = _optimised(module, "kernel", target, target.llvm_features(parameters))
+        machine, module = _optimised(module, "kernel", target, target.llvm_features(parameters), factory.unroll)
         return machine.emit_assembly(module)
 
 
@@ -122,7 +122,9 @@ def _without_target(text: str, tune: str) -> str:
     return re.sub(r"(?m)^(define .*) \{$", rf'\1 "tune-cpu"="{tune}" {{', text) if tune else text
 
 
-def _optimised(module: llvm.ModuleRef, symbol: str, target: Target, features: str) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
+def _optimised(
+    module: llvm.ModuleRef, symbol: str, target: Target, features: str, unroll: bool
+) -> tuple[llvm.TargetMachine, llvm.ModuleRef]:
     machine = _machine(target.triple, target.level.cpu, features)
     if any(function.name == "mnnx_pause" for function in module.functions):
         call = _PAUSE.get(target.arch)
@@ -134,13 +136,15 @@ def _optimised(module: llvm.ModuleRef, symbol: str, target: Target, features: st
             value.linkage = "internal"
     module.triple = target.triple
     module.data_layout = str(machine.target_data)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = unroll
+    builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return machine, module
 
 
-def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target, features: str) -> bytes:
-    machine, module = _optimised(module, symbol, target, features)
+def _emit(module: llvm.ModuleRef, symbol: str, title: str, target: Target, features: str, unroll: bool) -> bytes:
+    machine, module = _optimised(module, symbol, target, features, unroll)
     data = machine.emit_object(module)
     undefined = undefined_symbols(data)
     if undefined is None:  # not ELF: what the IR still declares

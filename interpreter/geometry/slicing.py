@@ -33,21 +33,26 @@ def frame(position: tuple[int, ...], size: tuple[int, ...], shape: tuple[int, ..
 
 @geometry(ops.Pad)
 def pad(op, inputs, outputs):
-    data, _, value, axes = (*inputs, None, None)[:4]
-    amounts = op.amounts(data.shape, inputs[1], axes)
-    if op.mode != "constant":
-        return _periodic_pad(op.mode, data.shape, outputs[0].shape, amounts)
-    if value is not None and value.size and value.value is None:
-        return None
-    source = [max(0, -before) for before, _ in amounts]
-    target = tuple(max(0, before) for before, _ in amounts)
-    size = tuple(dim + min(0, before) + min(0, after) for dim, (before, after) in zip(data.shape, amounts, strict=True))
-    fill = np.zeros((), data.dtype) if value is None or not value.size else value.value.reshape(())
-    inner = box(0, size, (source, data.shape), (target, outputs[0].shape))
-    return Filled([inner, *frame(target, size, outputs[0].shape)], fill)
+    fill = pad_value(op, inputs)
+    regions = pad_regions(op.mode, inputs[0].shape, outputs[0].shape, op.amounts(inputs[0].shape, inputs[1], (*inputs, None, None)[3]))
+    return None if regions is None or fill is None else Filled(regions, fill)
 
 
-def _periodic_pad(mode, shape, padded, amounts):
+def pad_value(op: ops.Pad, inputs) -> np.ndarray | None:
+    """What a Pad writes; None where that isn't known."""
+    value = (*inputs, None)[2]
+    if value is None or not value.size or op.mode != "constant":
+        return np.zeros((), inputs[0].dtype)
+    return None if value.value is None else value.value.reshape(())
+
+
+def pad_regions(mode: str, shape: tuple[int, ...], padded: tuple[int, ...], amounts: list[tuple[int, int]]) -> list[Region] | None:
+    """Regions of a padded tensor, the constant being FILL; `amounts` (before, after) of each dim may be negative."""
+    if mode == "constant":
+        source = [max(0, -before) for before, _ in amounts]
+        target = tuple(max(0, before) for before, _ in amounts)
+        size = tuple(dim + min(0, before) + min(0, after) for dim, (before, after) in zip(shape, amounts, strict=True))
+        return [box(0, size, (source, shape), (target, padded)), *frame(target, size, padded)]
     dims = []
     for dim, (before, after) in zip(shape, amounts, strict=True):
         skipped = max(0, -before)
@@ -75,6 +80,8 @@ def _runs(mode, dim, before, after):
     """The padded dim as runs (target, source, step, count) of evenly spaced source indices; None where they would be too many."""
     if dim == 0:
         return []
+    if before == after == 0:
+        return [(0, 0, 1, dim)]
     if mode == "edge" or dim == 1:
         runs = [(0, 0, 0, before), (before, 0, 1, dim), (before + dim, dim - 1, 0, after)]
         return [run for run in runs if run[3]]

@@ -9,6 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution
 from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution
 from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
@@ -53,7 +54,8 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     if op.group == 1 and x.shape[2:] == w.shape[2:] and outputs[0].size == x.shape[0] * w.shape[0]:
         return WholeExecution(op, backend, inputs, outputs)
     depthwise = w.shape[1] == 1 and op.group > 1
-    return (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
+    plain = (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
+    return BlockableConvolution(plain, inputs, outputs)
 
 
 @creator(ConvTranspose, supports=supports_transposed)

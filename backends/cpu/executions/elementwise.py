@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import ast
 import functools
+import math
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
 from mnnx.backends import elementwise
-from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import block, blocked_shape, can_block
 from mnnx.backends.cpu.arguments import address_of, float64_bits
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.elementwise import Expression
-from mnnx.schema.ops.arithmetic import Pow
-from mnnx.schema.ops.base import Op
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops import arithmetic
+from mnnx.schema.ops.base import Op, Spec
 
 _NATIVE = frozenset(map(np.dtype, ("float32", "float64", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")))
 #: a ** b for constant exponents that need no call of pow.
 _POWERS = {1.0: "a", 2.0: "a * a", 3.0: "a * a * a", 4.0: "(a * a) * (a * a)", 0.5: "sqrt(a)", -1.0: "1 / a", -2.0: "1 / (a * a)"}
 
 
+#: Ops that make infinities or NaN of some small numbers: not for lanes past the last channel, which hold any.
+_UNSAFE = (
+    arithmetic.Acos, arithmetic.Acosh, arithmetic.Asin, arithmetic.Atanh, arithmetic.Cosh, arithmetic.Div, arithmetic.Exp, arithmetic.Log,
+    arithmetic.Mod, arithmetic.Pow, arithmetic.Reciprocal, arithmetic.Sinh, arithmetic.Sqrt, arithmetic.Tan,
+)  # fmt: skip
+
+
+def _keeps_finite(op: Op, inputs: Specs) -> bool:
+    if isinstance(op, (arithmetic.Div, arithmetic.Pow)):
+        value = inputs[1].value
+        if value is None or value.size != 1:
+            return False
+        return abs(value.item()) > 1e-3 if isinstance(op, arithmetic.Div) else value.item() in (1, 2, 3)
+    return not isinstance(op, _UNSAFE)
+
+
 def expression_of(op: Op, inputs: Specs) -> Expression | None:
     """The op's expression, simplified where an input's value is known."""
     found = elementwise.expression(op, inputs)
-    if isinstance(op, Pow) and inputs[1].value is not None and inputs[1].size == 1 and inputs[0].dtype.kind == "f":
+    if isinstance(op, arithmetic.Pow) and inputs[1].value is not None and inputs[1].size == 1 and inputs[0].dtype.kind == "f":
         text = _POWERS.get(float(inputs[1].value.reshape(())))
         if text is not None and inputs[1].dtype == inputs[0].dtype:
             return Expression(text, "ab", found.compute)
@@ -57,20 +77,30 @@ class ElementwiseExecution(Execution):
             i for i, spec in enumerate(inputs) if spec is not None and spec.shape == out.shape and spec.dtype.itemsize == out.dtype.itemsize
         )
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        out = outputs[0]
+        if not can_block(out) or self.compute != out.dtype or (out.shape[1] % lanes and not _keeps_finite(self.op, inputs)):
+            return ()
+        operands = [0 if spec is None else _operand_layout(spec, out, lanes) for spec in inputs]
+        return () if None in operands or lanes not in operands else [Layouts(tuple(operands), (lanes,))]
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         given, out = [tensor for tensor in inputs if tensor is not None], outputs[0]
-        total = out.spec.size
-        if total == 0:
+        if out.spec.size == 0:
             return
-        sizes, strides = collapse(out.shape, [tensor.shape for tensor in given])
+        shape, operands = out.shape, [(tensor, tensor.shape) for tensor in given]
+        if out.layout:
+            shape, operands = blocked_shape(shape, out.layout), [_blocked_operand(tensor, out) for tensor in given]
+        total = math.prod(shape)
+        sizes, strides = collapse(shape, [dims for _, dims in operands])
         names, calls = _parsed(self.expression.text)
         attributes = tuple(sorted(name for name in names if name in self.op.fields and name not in self.expression.inputs))
-        block = [address_of(out), total, sizes[-1], sizes[-2] if len(sizes) > 1 else 1, max(0, len(sizes) - 2)]
-        for tensor, steps in zip(given, strides, strict=True):
-            block += [address_of(tensor), steps[-2] if len(sizes) > 1 else 0]
-        block += [float64_bits(getattr(self.op, name)) for name in attributes]
+        words = [address_of(out), total, sizes[-1], sizes[-2] if len(sizes) > 1 else 1, max(0, len(sizes) - 2)]
+        for (memory, _), steps in zip(operands, strides, strict=True):
+            words += [address_of(memory), steps[-2] if len(sizes) > 1 else 0]
+        words += [float64_bits(getattr(self.op, name)) for name in attributes]
         for axis in range(len(sizes) - 2):
-            block += [sizes[axis], *(steps[axis] for steps in strides)]
+            words += [sizes[axis], *(steps[axis] for steps in strides)]
         function = kernel(
             "elementwise",
             text=self.expression.text,
@@ -80,9 +110,38 @@ class ElementwiseExecution(Execution):
             inputs=tuple(tensor.dtype.name for tensor in given),
             steps="".join("c" if steps[-1] else "s" for steps in strides),
             result=out.dtype.name,
+            **({"columns": out.layout} if out.layout and len(sizes) > 1 and sizes[-1] == out.layout else {}),
         )
         work = total * (1 + len(given) + 10 * calls) / 8
-        self.backend.commands.record(function, np.array(block, np.int64), self.backend.chunks(work))
+        self.backend.commands.record(function, np.array(words, np.int64), self.backend.chunks(work), operands)
+
+
+def _operand_layout(spec: Spec, out: Spec, lanes: int) -> int | None:
+    """The layout that an input must have where the result is blocked; None where there is none."""
+    if spec.size == 1 and spec.rank <= 1:
+        return 0
+    channels = spec.shape[1 - out.rank] if spec.rank >= out.rank - 1 else 1
+    if spec.dtype != out.dtype:
+        return None
+    if spec.value is not None or channels < out.shape[1]:
+        return 0
+    return lanes if spec.rank == out.rank else None
+
+
+def _blocked_operand(tensor: DeviceTensor, out: DeviceTensor) -> tuple[DeviceTensor | np.ndarray, tuple[int, ...]]:
+    """Memory of an input of the blocked `out`, and its shape there, which broadcasts to that of `out`."""
+    lanes = out.layout
+    if tensor.layout:
+        return tensor, blocked_shape(tensor.shape, lanes)
+    shape = (1,) * (out.spec.rank - tensor.spec.rank) + tensor.shape
+    if shape[1] == 1:
+        return tensor, (*shape, 1)
+    pack = functools.partial(_pack, shape=shape, lanes=lanes)
+    return out.backend.packed(("blocked", shape, lanes), tensor.constant, pack), blocked_shape(shape, lanes)
+
+
+def _pack(array: np.ndarray, shape: tuple[int, ...], lanes: int) -> np.ndarray:
+    return block(array.reshape(shape), lanes)
 
 
 def collapse(shape: tuple[int, ...], inputs: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.cpu.arguments import arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.normalization import (
     LRN,
@@ -95,6 +98,10 @@ class BatchNormalizationExecution(Execution):
 
     in_place = (0,)
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        constant = all(spec.value is not None for spec in inputs[1:])
+        return [Layouts((lanes, 0, 0, 0, 0), (lanes, *(0 for _ in outputs[1:])))] if constant and can_block(inputs[0]) else ()
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, *parameters = inputs
         spec: Spec = x.spec
@@ -102,8 +109,21 @@ class BatchNormalizationExecution(Execution):
             return
         channels = x.shape[1] if spec.rank > 1 else 1
         n = math.prod(x.shape[2:])
+        if x.layout:
+            self._record_blocked(x, outputs[0], [tensor.constant for tensor in parameters])
+            return
         block = arguments(x, outputs[0], spec.size // n, channels, n, *parameters, float32_bits(self.op.epsilon))
         self.backend.commands.record(kernel("normalization.affine"), block, self.backend.chunks(spec.size / 4))
+
+    def _record_blocked(self, x: DeviceTensor, y: DeviceTensor, parameters: Sequence[np.ndarray]) -> None:
+        scale, bias, mean, variance = (array.astype(np.float64) for array in parameters)
+        factor = scale / np.sqrt(variance + self.op.epsilon)
+        images, blocks, *_ = blocked_shape(x.shape, x.layout)
+        tables = np.zeros((2, blocks * x.layout), _FLOAT32)
+        tables[:, : x.shape[1]] = factor, bias - mean * factor
+        block = arguments(x, y, images, blocks, math.prod(x.shape[2:]), *tables)
+        chunks = self.backend.chunks(2 * x.spec.size / x.layout)
+        self.backend.commands.record(kernel("blocked_affine", lanes=x.layout, fma=self.backend.target.fma), block, chunks, tables)
 
 
 def supports_lrn(op: LRN, inputs: Specs, outputs: Specs) -> str | None:

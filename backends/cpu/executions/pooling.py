@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import Reduction
+from mnnx.backends.cpu.kernels.blocks import BlockedPooling, Reduction
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
@@ -55,8 +57,11 @@ class PoolExecution(Execution):
         self.band = band_of(self.windows)
         self.tiling = Tiling.of(backend.target)
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        return _blocked_in_and_out(outputs, lanes) if inputs[0].shape[1] % lanes == 0 or _all_see_pixels(self.geometry) else ()
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self.backend.threads * slot_bytes(self.windows, self.band, self.tiling)
+        return 0 if self.way else self.backend.threads * slot_bytes(self.windows, self.band, self.tiling)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y = inputs[0], outputs[0]
@@ -66,6 +71,9 @@ class PoolExecution(Execution):
         largest = isinstance(self.op, MaxPool)
         factor, factors = (1.0, None) if largest else mean_factors(self.geometry, self.op.count_include_pad)
         weights = np.array([factor], _FLOAT32)
+        if x.layout:
+            self._record_blocked(x, y, weights if factors is None else factors)
+            return
         block, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
             source=address_of(x),
@@ -83,19 +91,45 @@ class PoolExecution(Execution):
         pooling = kernel("pooling.slide", lanes=self.tiling.lanes, combine="max" if largest else "sum")
         self.backend.commands.record(pooling, block, chunks, (keep, weights, factors))
 
+    def _record_blocked(self, x: DeviceTensor, y: DeviceTensor, factors: np.ndarray) -> None:
+        windows, blocks = self.windows, math.prod(blocked_shape(x.shape, x.layout)[:2])
+        block = BlockedPooling(
+            address_of(x), address_of(y), blocks, *windows.input, *windows.kernel, *windows.strides, *windows.dilations, *windows.begin,
+            *windows.output, address_of(factors), 4 if factors.size > 1 else 0,
+        )  # fmt: skip
+        chunks = self.backend.chunks(blocks * windows.pixels * (2 + 2 * windows.taps))
+        pooling = kernel("blocked_pooling.windows", lanes=x.layout, combine="max" if isinstance(self.op, MaxPool) else "sum")
+        self.backend.commands.record(pooling, arguments(*block), chunks, factors)
+
 
 class WholePoolExecution(Execution):
     """GlobalAveragePool and GlobalMaxPool."""
+
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        return _blocked_in_and_out(outputs, lanes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y = inputs[0], outputs[0]
         rows, columns = math.prod(x.shape[:2]), math.prod(x.shape[2:])
         if not rows:
             return
-        largest, lanes = isinstance(self.op, GlobalMaxPool), Tiling.of(self.backend.target).lanes
+        largest, lanes = isinstance(self.op, GlobalMaxPool), x.layout or Tiling.of(self.backend.target).lanes
+        if x.layout:
+            rows = math.prod(blocked_shape(x.shape, lanes)[:2])
         block = Reduction(address_of(x), address_of(y), rows, columns, float32_bits(1.0 if largest else 1.0 / columns))
-        chunks = min(rows, self.backend.chunks(rows * columns / lanes))
-        self.backend.commands.record(kernel("pooling.whole", lanes=lanes, combine="max" if largest else "sum"), arguments(*block), chunks)
+        work = rows * columns / (1 if x.layout else lanes)
+        pooling = kernel("blocked_pooling.whole" if x.layout else "pooling.whole", lanes=lanes, combine="max" if largest else "sum")
+        self.backend.commands.record(pooling, arguments(*block), min(rows, self.backend.chunks(work)))
+
+
+def _blocked_in_and_out(outputs: Specs, lanes: int) -> Sequence[Layouts]:
+    return [Layouts((lanes,), (lanes, *(0 for _ in outputs[1:])))] if can_block(outputs[0]) else ()
+
+
+def _all_see_pixels(geometry: ConvGeometry) -> bool:
+    """Whether every window sees a pixel of the image."""
+    factor, factors = mean_factors(geometry, False)
+    return (factor if factors is None else factors.min()) > 0
 
 
 def mean_factors(geometry: ConvGeometry, include_pad: bool) -> tuple[float, np.ndarray | None]:

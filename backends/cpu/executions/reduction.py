@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import arguments
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.cpu.arguments import arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops import reduction as ops
 from mnnx.schema.ops.base import Op
 
 _FLOAT32 = np.dtype("float32")
+#: What of blocked images, over all pixels, is one vector per block.
+_WHOLE = {ops.ReduceMean: "sum", ops.ReduceSum: "sum", ops.ReduceMax: "max"}
 
 
 def split(shape: tuple[int, ...], axes: tuple[int, ...]) -> tuple[int, int, int] | None:
@@ -54,13 +59,33 @@ class ReductionExecution(Execution):
         super().__init__(op, backend)
         self.sizes = (outer, n, inner)
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        x, y = inputs[0], outputs[0]
+        if type(self.op) not in _WHOLE or not can_block(x) or sorted(self.op.axes(*inputs)) != list(range(2, x.rank)):
+            return ()
+        rest = (0,) * (len(inputs) - 1)
+        if self.op.keepdims:
+            return [Layouts((lanes, *rest), (lanes,))]
+        return [Layouts((lanes, *rest), (0,))] if y.shape[1] % lanes == 0 else ()
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         outer, n, inner = self.sizes
         if outer * inner == 0:
             return
+        if inputs[0].layout:
+            self._record_blocked(*inputs[:1], *outputs)
+            return
         function = kernel("reduction.rows" if inner == 1 else "reduction.columns", kind=self.op.name.removeprefix("Reduce"))
         self.backend.commands.record(
             function, arguments(inputs[0], outputs[0], outer, n, inner), self.backend.chunks(outer * n * inner / 8)
+        )
+
+    def _record_blocked(self, x: DeviceTensor, y: DeviceTensor) -> None:
+        rows, n, combine = math.prod(blocked_shape(x.shape, x.layout)[:2]), self.sizes[1], _WHOLE[type(self.op)]
+        factor = 1.0 / n if isinstance(self.op, ops.ReduceMean) else 1.0
+        block = arguments(x, y, rows, n, float32_bits(factor))
+        self.backend.commands.record(
+            kernel("blocked_pooling.whole", lanes=x.layout, combine=combine), block, min(rows, self.backend.chunks(rows * n))
         )
 
 
@@ -77,6 +102,9 @@ def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 class ArgReductionExecution(ReductionExecution):
     """ArgMax and ArgMin: the int64 index of that number."""
+
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        return ()
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         outer, n, inner = self.sizes

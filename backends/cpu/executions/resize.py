@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
@@ -43,24 +45,40 @@ class ResizeExecution(Execution):
         dims = dims if len(dims) > 1 else [(1, None), *dims]
         self.planes = math.prod(size for size, _ in dims[:-2])
         self.height, self.width = (size for size, _ in dims[-2:])
-        self.row_taps, self.column_taps = (_table(None if s is None else op.taps(s), n) for n, s in dims[-2:])
+        taps = [None if scaling is None else op.taps(scaling) for _, scaling in dims[-2:]]
+        self.resizes_rows = taps[0] is not None
+        self.row_taps, self.column_taps = (_table(taps, n) for taps, (n, _) in zip(taps, dims[-2:], strict=True))
         self.rows, self.columns = self.row_taps[0].shape[1], self.column_taps[0].shape[1]
         self.chunks = max(1, min(self.planes * self.rows, backend.chunks(outputs[0].size)))
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        if not can_block(outputs[0]) or (outputs[0].rank == 3 and self.resizes_rows):
+            return ()
+        return [Layouts((lanes, *(0 for _ in inputs[1:])), (lanes,))]
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return 4 * self.width * self.chunks
+        return 4 * self.width * self.chunks * (self.way.inputs[0] if self.way else 1)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        if outputs[0].spec.size == 0:
+        x, y = inputs[0], outputs[0]
+        if y.spec.size == 0:
             return
-        tables = (*self.row_taps, *self.column_taps)
-        counts = (len(self.row_taps[0]), len(self.column_taps[0]))
-        block = arguments(
-            inputs[0], outputs[0], self.planes, self.height, self.width, self.rows, self.columns, *map(address_of, tables), *counts, scratch
-        )
+        planes, height, rows, row_table = self.planes, self.height, self.rows, self.row_taps
+        if x.layout:
+            n, blocks, *rest = blocked_shape(x.shape, x.layout)
+            planes = n * blocks * math.prod(rest[:-3])
+            if x.spec.rank == 3:
+                height, rows, row_table = 1, 1, _table(None, 1)
+        tables = (*row_table, *self.column_taps)
+        counts = (len(row_table[0]), len(self.column_taps[0]))
+        block = arguments(x, y, planes, height, self.width, rows, self.columns, *map(address_of, tables), *counts, scratch)
         row_taps, column_taps = (count if count in _UNROLLED else 0 for count in counts)
-        function = kernel("resize", row_taps=row_taps, column_taps=column_taps)
-        self.backend.commands.record(function, block, self.chunks, keep=tables)
+        if x.layout:
+            fma = self.backend.target.fma
+            function = kernel("blocked_resize", lanes=x.layout, row_taps=row_taps, column_taps=column_taps, fma=fma)
+        else:
+            function = kernel("resize", row_taps=row_taps, column_taps=column_taps)
+        self.backend.commands.record(function, block, min(planes * rows, self.chunks), keep=tables)
 
 
 def _table(taps: Taps | None, size: int) -> tuple[np.ndarray, np.ndarray]:

@@ -181,6 +181,34 @@ class Slide(Block):
     spread_bytes: int  # of one channel's band in a slot
 
 
+class BlockedPooling(Block):
+    """blocked_pooling.windows: windows over blocks of channels, a vector per pixel."""
+
+    source: int
+    target: int
+    blocks: int  # of all images together
+    depth: int  # of the source
+    height: int
+    width: int
+    kernel_depth: int
+    kernel_height: int
+    kernel_width: int
+    plane_stride: int  # in pixels, as the op's attributes say
+    row_stride: int
+    column_stride: int
+    plane_dilation: int
+    row_dilation: int
+    column_dilation: int
+    plane_pad: int
+    row_pad: int
+    column_pad: int
+    planes: int  # of the target
+    rows: int
+    columns: int
+    factors: int  # what sums are multiplied by
+    factor_step: int  # bytes from one pixel's factor to the next one's; 0: one serves all
+
+
 class Gather(Block):
     """convolution.gather: the output of a transposed convolution from the terms [channels][taps][input pixels]."""
 

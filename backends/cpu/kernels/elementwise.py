@@ -85,9 +85,18 @@ def _converted(name: str, boolean: bool, compute: str, result: str) -> str:
     return f"R(np_int64({name}))"
 
 
-@kernel_factory("elementwise")
-def make(text: str, letters: str, attributes: tuple[str, ...], compute: str, inputs: tuple[str, ...], steps: str, result: str):
-    """y[i] = expression of the inputs' elements, which broadcast.
+@kernel_factory("elementwise", unroll=False)
+def make(
+    text: str,
+    letters: str,
+    attributes: tuple[str, ...],
+    compute: str,
+    inputs: tuple[str, ...],
+    steps: str,
+    result: str,
+    columns: int = 0,
+):
+    """y[i] = expression of the inputs' elements, which broadcast. `columns`: how many there are, where that is a power of two up to 64.
 
     Arguments: y, elements, columns, rows, planes' rank; per input its address, elements from row to row; then a float64 per attribute;
     then per dim of planes (outermost first) its size, and per input the elements from one index to the next. An element's column is
@@ -110,17 +119,18 @@ def make(text: str, letters: str, attributes: tuple[str, ...], compute: str, inp
     each = range(count)
     program = f"""
 def run(args, part, parts):
-    total, columns, rows = load_i64(args + 8), load_i64(args + 16), load_i64(args + 24)
-    rank = load_i64(args + 32)
+    total, columns, rows = load_i64(args + 8), {columns or "load_i64(args + 16)"}, load_i64(args + 24)
+    y_start, rank = load_i64(args), load_i64(args + 32)
+    {"; ".join(f"b{n}, s{n} = load_i64(args + {first + 16 * n}), load_i64(args + {first + 8 + 16 * n})" for n in each)}
     {"; ".join(f"a_{name} = T(load_f64(args + {first + 16 * count + 8 * n}))" for n, name in enumerate(attributes)) or "pass"}
     dims = args + {first + 16 * count + 8 * len(attributes)}
     start, last = share(total, part, parts, {_WIDE})
     while start < last:
         row = quotient(start, columns)
-        column = start - row * columns
+        column = {"zero" if columns else "start - row * columns"}
         plane = quotient(row, rows)
         row -= plane * rows
-        {"; ".join(f"o{n} = row * load_i64(args + {first + 8 + 16 * n})" for n in each)}
+        {"; ".join(f"o{n} = row * s{n}" for n in each)}
         for d in range(rank - 1, -1, -1):
             at = dims + d * {8 * (1 + count)}
             rest = quotient(plane, load_i64(at))
@@ -128,13 +138,13 @@ def run(args, part, parts):
             plane = rest
             {"; ".join(f"o{n} += index * load_i64(at + {8 + 8 * n})" for n in each)}
         for r in range(row, rows):
-            length = min(columns - column, last - start)
-            y = y_pointer(load_i64(args) + start * {np.dtype(result).itemsize})
-            {"; ".join(_pointer_line(n, inputs[n], steps[n], first) for n in each)}
+            length = {columns or "min(columns - column, last - start)"}
+            y = y_pointer(y_start + start * {np.dtype(result).itemsize})
+            {"; ".join(_pointer_line(n, inputs[n], steps[n]) for n in each)}
             {"; ".join(before) or "pass"}
             for i in range(length):
                 {"; ".join(body)}
-            {"; ".join(f"o{n} += load_i64(args + {first + 8 + 16 * n})" for n in each)}
+            {"; ".join(f"o{n} += s{n}" for n in each)}
             start += length
             column = zero
             if start >= last:
@@ -149,6 +159,6 @@ def run(args, part, parts):
     return scope["run"]
 
 
-def _pointer_line(n: int, dtype: str, step: str, first: int) -> str:
+def _pointer_line(n: int, dtype: str, step: str) -> str:
     offset = f"o{n} + column" if step == "c" else f"o{n}"
-    return f"x{n} = x{n}_pointer(load_i64(args + {first + 16 * n}) + ({offset}) * {np.dtype(dtype).itemsize})"
+    return f"x{n} = x{n}_pointer(b{n} + ({offset}) * {np.dtype(dtype).itemsize})"

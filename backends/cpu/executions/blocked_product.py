@@ -1,0 +1,257 @@
+"""Convolutions as products in the blocked layout: pixels of output rows × blocks of output channels, straight from the image's memory."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from mnnx.backends.cpu.arguments import address_of, aligned, arguments
+from mnnx.backends.cpu.cores import cache_bytes
+from mnnx.backends.cpu.executions.blocked_rows import row_table
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
+from mnnx.backends.cpu.windows import Windows
+
+#: Chunks of work for each thread, where there is enough of it.
+_CHUNKS = 4
+#: What comes from beyond the L2 cache in a cycle.
+_BYTES_PER_CYCLE = 5
+#: The largest number of floats of a pixel that a step takes.
+DEPTH = 8
+#: What a step costs beside its multiply-adds, in those of a tile.
+_STEP_CYCLES = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class TileShape:
+    """`rows` pixels × `vectors` blocks of channels."""
+
+    rows: int
+    vectors: int
+
+    @classmethod
+    @functools.cache
+    def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
+        """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
+
+        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it.
+        """
+
+        def cost(shape: TileShape) -> float:
+            whole, tail = divmod(blocks, shape.vectors)
+            cycles = -(-width // shape.rows) * (
+                whole * tile_cycles(shape.rows, shape.vectors) + (tile_cycles(shape.rows, tail) if tail else 0)
+            )
+            return cycles * (1.0 if shape.rows in _USUAL_ROWS else 1.05) * (1.04 if tail else 1.0)
+
+        shapes = [
+            cls(rows, vectors)
+            for vectors in range(1, min(blocks, 4) + 1)
+            for rows in range(1, width + 1)
+            if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
+        ]
+        return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+
+
+_USUAL_ROWS = (4, 6, 7, 9, 14, 28)
+
+
+def tile_cycles(rows: int, vectors: int) -> float:
+    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
+    loads = rows + vectors
+    return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
+
+
+class BlockedProductPlan:
+    """The plan of one product: x [N, groups * channels, H, W], `blocked` or plain → y [N, groups * outputs, H', W'], blocked."""
+
+    def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool):
+        self.backend, self.images, self.groups, self.channels, self.outputs = backend, images, groups, channels, outputs
+        self.lanes, self.blocked = backend.block_width, blocked
+        if windows.pointwise:  # all pixels in one row
+            windows = Windows.pointwise_over((1, 1, windows.pixels))
+        self.windows = windows
+        (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
+        self.blocks = -(-outputs // self.lanes)
+        self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
+        self.tail = self.blocks % self.shape.vectors
+        self._choose_depth()
+        self._find_edges()
+
+    def _choose_depth(self) -> None:
+        if self.blocked:
+            self.depth = self.edge_depth = min(self.lanes, DEPTH)
+            self.channel_steps = -(-self.channels // self.depth)
+        else:
+            self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= DEPTH else 1
+            self.edge_depth = 1
+
+    def _find_edges(self) -> None:
+        """The columns of tiles: their starts, and which rows of a tile lie outside for each tap of a kernel row."""
+        windows, rows = self.windows, self.shape.rows
+        starts = [min(first, self.width - rows) for first in range(0, self.width, rows)]
+        positions = np.array(starts)[:, None, None] + np.arange(rows)[:, None]
+        columns = positions * windows.strides[2] - windows.begin[2] + np.arange(self.kernel_width) * windows.dilations[2]
+        self.starts = np.array(starts, np.int64)
+        self.outside = (columns < 0) | (columns >= windows.input[2])  # [tiles, rows, taps]
+        rows_outside = np.flatnonzero(self.outside.any((0, 2)))
+        edges = max((int(min(row + 1, rows - row)) for row in rows_outside), default=0)
+        self.edges = max(edges, 1) if windows.strides[2] > 1 else edges  # one kernel for all windows of a stride
+
+    #: Working memory needed.
+    scratch_bytes = 0
+
+    @property
+    def packing(self) -> tuple:
+        """Names how the weights are packed."""
+        return ("product", self.groups, self.shape.vectors, self.lanes, self.depth, self.blocked)
+
+    @property
+    def cycles(self) -> float:
+        """An estimate of the time on one core."""
+        rows = self.images * self.groups * len(self.starts) * self.windows.output[1]
+        whole, tail = divmod(self.blocks, self.shape.vectors)
+        tile = whole * tile_cycles(self.shape.rows, self.shape.vectors) + (tile_cycles(self.shape.rows, tail) if tail else 0)
+        return rows * tile * self.kernel_height * self._row_steps * (self.depth + _STEP_CYCLES)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether tiles overlap, so that pixels are computed twice."""
+        return self.width % self.shape.rows != 0
+
+    def pack_weights(self, w: np.ndarray) -> np.ndarray:
+        """[groups * outputs, channels, kernel…] → [groups][panels of blocks][kernel rows][steps][depth][channels of the panel]."""
+        lanes, (height, width) = self.lanes, (self.kernel_height, self.kernel_width)
+        w = w.reshape(self.groups, self.outputs, self.channels, height, width)
+        channels = self.channel_steps * self.depth if self.blocked else self.channels
+        packed = aligned(4 * self.groups * height * width * channels * self.blocks * lanes).view(np.float32).reshape(self.groups, -1)
+        panel = self.shape.vectors * lanes
+        for group, weights in zip(packed, w, strict=True):
+            start = 0
+            for first in range(0, self.blocks * lanes, panel):
+                part, columns = weights[first : first + panel], min(panel, self.blocks * lanes - first)
+                size = height * width * channels * columns
+                target = group[start : start + size]
+                if self.blocked:
+                    target, source = target.reshape(height, width, channels, columns), part.transpose(2, 3, 1, 0)
+                else:
+                    target, source = target.reshape(height, channels, width, columns), part.transpose(2, 1, 3, 0)
+                target[tuple(map(slice, source.shape))] = source
+                start += size
+        return packed
+
+    def pack_bias(self, bias: np.ndarray | None) -> np.ndarray:
+        """[groups, channels up to whole panels]."""
+        panels = -(-self.blocks // self.shape.vectors)
+        packed = np.zeros((self.groups, panels * self.shape.vectors * self.lanes), np.float32)
+        if bias is not None:
+            packed[:, : self.outputs] = bias.reshape(self.groups, self.outputs)
+        return packed
+
+    @property
+    def _row_steps(self) -> int:
+        """Steps of a kernel row."""
+        if self.blocked:
+            return self.kernel_width * self.channel_steps
+        return self.channels * self.kernel_width // self.depth
+
+    def _steps(self, depth: int) -> np.ndarray:
+        """Where each step begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
+        windows, lanes = self.windows, self.lanes
+        (_, _, width), (_, down, across) = windows.input, windows.dilations
+        pixels = math.prod(windows.input)
+        taps = range(self.kernel_width)
+        if self.blocked:
+            order = itertools.product(range(self.kernel_height), taps, range(self.channel_steps))
+            return np.array(
+                [
+                    (4 * (((k // (lanes // depth)) * pixels + y * down * width + x * across) * lanes + k % (lanes // depth) * depth), x)
+                    for y, x, k in order
+                ],
+                np.int64,
+            )
+        order = itertools.product(range(self.kernel_height), range(self.channels), taps[::depth])
+        return np.array([(4 * (c * pixels + y * down * width + x * across), x) for y, c, x in order], np.int64)
+
+    def record(
+        self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
+    ) -> None:
+        """Records the unit. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
+        windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
+        kind, parameters = epilogue
+        pixel_bytes = 4 * lanes if self.blocked else 4
+        steps, edge_steps = self._steps(self.depth), self._steps(self.edge_depth)
+        tables = [np.ascontiguousarray(t[:, 0]) for t in (steps, edge_steps)]
+        rows_of_windows = row_table(windows, pixel_bytes, 4 * lanes, self._row_steps)
+        masks: dict[bytes, np.ndarray] = {}
+        column_table = np.zeros((len(self.starts), 3), np.int64)
+        for line, start, outside in zip(column_table, self.starts, self.outside, strict=True):
+            line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * 4 * lanes
+            if outside.any():
+                bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
+                line[2] = address_of(masks.setdefault(bits.tobytes(), bits[edge_steps[:, 1]]))
+        zeros = np.zeros(DEPTH, np.float32)
+        in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
+        plane_bytes = 4 * lanes * windows.pixels
+        tiles = len(self.starts) * windows.output[1]
+        panels = -(-self.blocks // vectors)
+        panel_tiles, block_chunks = self._divide(tiles, panels)
+        values = BlockedProduct(
+            source=x,
+            image_bytes=4 * self.groups * in_blocks * in_pixels,
+            group_bytes=4 * in_blocks * in_pixels,
+            row_table=address_of(rows_of_windows),
+            column_table=address_of(column_table),
+            column_tiles=len(self.starts),
+            tiles=tiles,
+            steps=address_of(tables[0]),
+            edge_steps=address_of(tables[1]),
+            zeros=address_of(zeros),
+            weights=address_of(weights),
+            weight_bytes=4 * self.depth * len(steps) * vectors * lanes,
+            bias=address_of(bias),
+            target=target,
+            plane_bytes=plane_bytes,
+            residual=residual,
+            parameters=address_of(parameters),
+            images=self.images,
+            groups=self.groups,
+            blocks=self.blocks,
+            panel_tiles=panel_tiles,
+            block_chunks=block_chunks,
+        )
+        product = kernel(
+            "blocked_convolution.product", rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=self.backend.target.fma, kind=kind,
+            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, edges=self.edges, edge_depth=self.edge_depth,
+        )  # fmt: skip
+        tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
+        work = self.images * self.groups * tiles * rows * self.blocks * self.depth * len(steps)
+        chunks = min(tasks, self.backend.chunks(work))
+        keep = (tables, rows_of_windows, column_table, list(masks.values()), zeros, weights, bias, parameters)
+        self.backend.commands.record(product, arguments(*values), chunks, keep)
+
+    def _divide(self, tiles: int, panels: int) -> tuple[int, int]:
+        """Tiles in a panel of pixels, and into how many chunks the panels of output channels are cut.
+
+        Every panel of pixels takes all weights of its chunk through the cache, every chunk of weights all pixels.
+        """
+        items, threads = self.images * self.groups, self.backend.threads
+        source = 4 * self.channels * min(math.prod(self.windows.input), self.windows.pixels * self.windows.taps)
+        weights = 4 * self.channels * self.windows.taps * self.blocks * self.lanes
+        least = min(tiles, -(-source // (cache_bytes() // 4)))
+        if threads == 1:
+            return -(-tiles // least), 1
+        wanted, best = _CHUNKS * threads, None
+        work = tiles * panels * tile_cycles(self.shape.rows, self.shape.vectors) * self.channels * self.windows.taps
+        for blocks in range(1, min(panels, wanted) + 1):
+            pixels = min(tiles, max(least, -(-wanted // (items * blocks))))
+            uneven = -(-tiles // pixels) * pixels / tiles * -(-panels // blocks) * blocks / panels
+            few = max(1.0, threads / (items * blocks * pixels))
+            cost = work * uneven * few + (pixels * weights + blocks * source) / _BYTES_PER_CYCLE
+            if best is None or cost < best[0]:
+                best = cost, -(-tiles // pixels), blocks
+        return best[1:]

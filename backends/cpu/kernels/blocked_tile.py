@@ -1,0 +1,127 @@
+"""The register tile of convolutions in the blocked layout, as LLVM IR: pixels × output channels, in registers over the whole depth.
+
+Everything is float32; x and y have their channels in blocks of `lanes` (`backends/blocked.py`), x may also be plain.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from mnnx.backends.cpu.kernels.tile import add_residual
+from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, Loop, Vectors, activate
+
+#: Bytes of a cache line.
+LINE = 64
+
+
+def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
+    """Brings a line that will be read into the L2 cache."""
+    kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
+    function = cgutils.get_or_insert_function(v.builder.module, kind, "llvm.prefetch.p0")
+    v.builder.call(function, [v.at(address, offset, I8), *(ir.Constant(I32, n) for n in (0, 2, 1))])
+
+
+def spread_lane(v: Vectors, vector: ir.Value, lane: int) -> ir.Value:
+    """A vector that holds one lane of `vector` in all of its own."""
+    return v.builder.shuffle_vector(vector, ir.Constant(v.type, ir.Undefined), ir.Constant(v.integers, [lane] * v.lanes))
+
+
+@functools.cache
+def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0):
+    """An intrinsic tile(x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters).
+
+        y[j][i] = activation(bias[j] + sum over steps s and k < depth of x[steps[s] + i * row_bytes + 4 * k] * w[s][k][j] + residual[j][i])
+
+    for `rows` pixels i, which lie row_bytes apart in x, and `vectors` vectors j of output channels, which lie y_stride bytes apart in y and
+    the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
+    0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without bias and residual.
+    With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
+    from there) in step s. Step s prefetches some lines, a quarter of what it takes of w, from ahead + s * ahead_step on.
+    """
+
+    @intrinsic
+    def tile(typing, x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters):
+        def codegen(context, builder, signature, arguments):
+            x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters = arguments
+            v = Vectors(builder, lanes, fma)
+            step = 4 * lanes
+            first = [v.load(bias, step * j) if kind else v.constant(0) for _ in range(rows) for j in range(vectors)]
+            with Loop(builder, count, [*first, w]) as loop:
+                *sums, weights = loop.values
+                place = builder.shl(loop.index, v.index(3))
+                base = builder.add(x, builder.load(v.at(steps, place, I64), align=8))
+                starts = [(base, i * row_bytes) for i in range(rows)]
+                if edges:
+                    mask = builder.load(v.at(masks, place, I64), align=8)
+                    for i in range(rows):
+                        if i < edges or i >= rows - edges:
+                            outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
+                            starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
+                soon = builder.add(ahead, builder.mul(loop.index, ahead_step))
+                for k in range(0, max(LINE, depth * vectors * step // 4), LINE):
+                    prefetch(v, soon, k)
+                wide = lanes == 4 and depth % lanes == 0  # vectors of so few lanes are loaded whole: any lane can be spread out of them
+                for k in range(depth):
+                    columns = [v.load(weights, (k * vectors + j) * step) for j in range(vectors)]
+                    if wide and k % lanes == 0:
+                        pixels = [v.load(start, offset + 4 * k) for start, offset in starts]
+                    for i, (start, offset) in enumerate(starts):
+                        factor = spread_lane(v, pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * k)
+                        for j in range(vectors):
+                            sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
+                loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])
+            offsets = [
+                builder.add(builder.mul(y_stride, v.index(j)), v.index(step * i)) for i in range(rows) for j in range(vectors)
+            ]  # fmt: skip
+            totals = loop.results[: rows * vectors]
+            if kind:
+                totals, p, q = add_residual(v, totals, residual, offsets), v.load_splat(parameters), v.load_splat(parameters, 4)
+            for total, offset in zip(totals, offsets, strict=True):
+                v.store(activate(v, kind, total, p, q) if kind else total, y, offset)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 13), codegen
+
+    return tile
+
+
+@functools.cache
+def make_depthwise_tile(columns: int, taps: int, stride: int, dilation: int, left: int, right: int, lanes: int, fma: bool, kind: str):
+    """An intrinsic tile(x, row_bytes, count, w, bias, y, residual, parameters): windows over `lanes` channels of their own.
+
+        y[i] = activation(bias + sum over rows r < count and taps t of x[r * row_bytes][i * stride + t * dilation] * w[r][t] + residual[i])
+
+    for `columns` neighbouring pixels i, all of them vectors. The first `left` and the last `right` columns of the source that the windows
+    cover are padding: they count as zeros and are not read.
+    """
+    last = (columns - 1) * stride + (taps - 1) * dilation
+    inside = [[t for t in range(taps) if left <= i * stride + t * dilation <= last - right] for i in range(columns)]
+
+    @intrinsic
+    def tile(typing, x, row_bytes, count, w, bias, y, residual, parameters):
+        def codegen(context, builder, signature, arguments):
+            x, row_bytes, count, w, bias, y, residual, parameters = arguments
+            v = Vectors(builder, lanes, fma)
+            step = 4 * lanes
+            with Loop(builder, count, [*[v.load(bias)] * columns, x, w]) as loop:
+                *sums, row, weights = loop.values
+                factors = [v.load(weights, step * t) for t in range(taps)]
+                for i in range(columns):
+                    for t in inside[i]:
+                        sums[i] = v.fma(factors[t], v.load(row, step * (i * stride + t * dilation)), sums[i])
+                loop.carry([*sums, builder.add(row, row_bytes), builder.add(weights, v.index(step * taps))])
+            offsets = [v.index(step * i) for i in range(columns)]
+            totals = add_residual(v, loop.results[:columns], residual, offsets)
+            p, q = v.load_splat(parameters), v.load_splat(parameters, 4)
+            for total, offset in zip(totals, offsets, strict=True):
+                v.store(activate(v, kind, total, p, q), y, offset)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 8), codegen
+
+    return tile

@@ -1,0 +1,119 @@
+"""Where values lie: lifetimes of the steps' outputs → buffers in one arena per backend → tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import numpy as np
+
+from mnnx.backends.backend import Backend
+from mnnx.backends.blocked import tensor_bytes
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import LimitExceeded
+from mnnx.interpreter.memory import ALIGNMENT, Buffer, MemoryPlan, plan_memory
+from mnnx.interpreter.pipeline import Pipeline
+from mnnx.interpreter.step import Step
+from mnnx.interpreter.unit import Unit
+from mnnx.interpreter.values import Values
+from mnnx.schema.ops.base import Spec
+
+
+def place(values: Values, steps: Sequence[Step], kept: Collection[int]) -> MemoryPlan:
+    """Plans the arenas and makes the tensors of all values that lie in them, and the steps' working memory. `kept` outlive the steps."""
+    for position, step in enumerate(steps):
+        nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
+        step.working_memory = Buffer(nbytes, position, position) if nbytes else None
+    buffers, owners = _lifetimes(values, steps, kept)
+    totals = MemoryPlan(0, 0)
+    for backend in values.runtime.backends:
+        mine = {i: b for i, b in buffers.items() if owners[i] is backend}
+        working = [step for step in steps if step.working_memory and step.backend is backend]
+        plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *(step.working_memory for step in working)])
+        _check_limit(values, plan)
+        arena = backend.allocate(max(plan.arena_bytes, ALIGNMENT)) if mine else None  # empty tensors have an address too
+        for index, buffer in mine.items():
+            tensor = DeviceTensor(values.name(index), values.specs[index], backend, arena, buffer.offset, layout=values.layout(index))
+            values.tensors[index] = tensor
+        for step in working:
+            spec = Spec(np.dtype(np.uint8), (step.working_memory.nbytes,))
+            step.scratch = DeviceTensor(f"{step.node.name}/scratch", spec, backend, arena, step.working_memory.offset)
+        totals = MemoryPlan(totals.arena_bytes + plan.arena_bytes, totals.lower_bound_bytes + plan.lower_bound_bytes)
+    return totals
+
+
+def _check_limit(values: Values, plan: MemoryPlan) -> None:
+    limit = values.runtime.limits.memory_bytes
+    if plan.arena_bytes > limit:
+        raise LimitExceeded(
+            f"the graph {values.graph.name!r} needs {plan.arena_bytes >> 20} MiB for these input shapes; "
+            f"the limit is {limit >> 20} MiB. Check the input's shape, or raise Limits.memory_bytes (MNNX_MAX_MEMORY_MB)"
+        )
+
+
+def _lifetimes(values: Values, steps: Sequence[Step], kept: Collection[int]) -> tuple[dict[int, Buffer], dict[int, Backend]]:
+    """The buffer of each value that needs memory, and the backend that it is on."""
+    used: dict[int, int] = {}
+    for position, step in enumerate(steps):
+        used.update({values.root(i): position for i in (*step.inputs, *step.outputs) if i >= 0})
+    used.update({values.root(i): len(steps) for i in kept if i not in values.fed})
+    buffers: dict[int, Buffer] = {}
+    owners: dict[int, Backend] = {}
+    for index in values.fed:
+        if values.on_device(index) and index in used:
+            buffers[index] = Buffer(values.nbytes(index), 0, used[index])
+            owners[index] = values.runtime.main
+    for position, step in enumerate(steps):
+        for slot, output in enumerate(step.outputs):
+            index = values.root(output) if output >= 0 else -1  # a view of what is put together from it and others
+            if index >= 0 and index not in buffers:
+                whole = slot == 0 and index == output
+                taken = _taken_over(values, step, position, used, buffers, owners) if whole else None
+                buffers[index] = Buffer(values.nbytes(index), position, used[index]) if taken is None else buffers[taken]
+                buffers[index].last = used[index]
+                owners[index] = step.backend
+    return buffers, owners
+
+
+def _taken_over(values: Values, step: Step, position: int, used: dict, buffers: dict, owners: dict) -> int | None:
+    """The input whose memory output 0 of this step may take over, if its execution allows that and nobody needs it later."""
+    output = step.outputs[0]
+    for place in step.execution.in_place:
+        index = step.inputs[place] if place < len(step.inputs) else -1
+        root = values.root(index) if index >= 0 else -1
+        if root in buffers and owners[root] is step.backend and used[root] == position and buffers[root].last == position:
+            alone = sum(values.root(i) == root for i in step.inputs if i >= 0) == 1
+            if alone and values.nbytes(root) == values.nbytes(output) and values.layout(index) == values.layout(output):
+                return root
+    return None
+
+
+def make_pipelines(values: Values, steps: Sequence[Step]) -> list[Pipeline]:
+    """Groups the steps into runs on one backend; a tensor of another backend is copied over once."""
+    pipelines: list[Pipeline] = []
+    copies: dict[tuple[int, int], DeviceTensor] = {}
+    position = 0
+    while position < len(steps):
+        backend = steps[position].backend
+        units: list[Unit] = []
+        transfers: list[tuple[DeviceTensor, DeviceTensor]] = []
+
+        def here(index: int, backend: Backend = backend, transfers: list = transfers) -> DeviceTensor | None:
+            if index < 0:
+                return None
+            tensor = values.tensor(index, backend)
+            if tensor.backend is backend:
+                return tensor
+            if (index, id(backend)) not in copies:
+                memory = backend.allocate(tensor_bytes(tensor.spec, tensor.layout))
+                copy = DeviceTensor(tensor.name, tensor.spec, backend, memory, layout=tensor.layout)
+                copies[index, id(backend)] = copy
+                transfers.append((tensor, copy))
+            return copies[index, id(backend)]
+
+        while position < len(steps) and steps[position].backend is backend:
+            step = steps[position]
+            outputs = [None if i < 0 else values.tensor(i, backend) for i in step.outputs]
+            units.append(Unit(step.node, step.op, step.execution, [here(i) for i in step.inputs], outputs, step.scratch, step.reason))
+            position += 1
+        pipelines.append(Pipeline(backend, units, transfers))
+    return pipelines

@@ -1,0 +1,38 @@
+"""A Step: what becomes a Unit once layouts are chosen and memory is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from mnnx.backends.backend import Backend, Execution, Specs
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.interpreter.memory import Buffer
+from mnnx.schema.model import Node
+from mnnx.schema.ops.base import Op
+
+
+@dataclass(slots=True, eq=False)
+class Movement:
+    """What a Raster was made of: a node's op with its Specs, and which of its outputs the Raster is."""
+
+    op: Op
+    inputs: Specs
+    outputs: Specs
+    slot: int
+
+
+@dataclass(slots=True, eq=False)
+class Step:
+    """`op` is the node's own, or what it was rewritten into; inputs and outputs are values, -1 for those left out."""
+
+    node: Node
+    op: Op
+    inputs: Sequence[int]
+    outputs: Sequence[int]
+    backend: Backend
+    reason: str
+    execution: Execution
+    movement: Movement | None = None
+    working_memory: Buffer | None = None
+    scratch: DeviceTensor | None = None
