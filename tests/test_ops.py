@@ -16,7 +16,8 @@ from tests.op_model import model_of, reference
 
 load_all()
 
-#: (rtol, atol for values around 1; it grows with the largest value) by dtype of the result; 8-bit and narrower floats must agree to the last bit.
+#: (rtol, atol for values around 1, which grows with the largest one) by dtype of the result; 8-bit and narrower floats must agree to
+#: the last bit.
 TOLERANCES = {
     np.dtype(np.float16): (2e-3, 2e-3),
     np.dtype(ml_dtypes.bfloat16): (2e-2, 2e-2),
