@@ -103,3 +103,7 @@ class DtypeSet:
 
     def __or__(self, other: Iterable[np.dtype]) -> DtypeSet:
         return DtypeSet(*self._names, *(other._names if isinstance(other, DtypeSet) else map(name, other)))
+
+
+#: All dtypes that a tensor may have.
+ALL = DtypeSet(*_NAMES.values())
