@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from abc import abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,27 +12,40 @@ from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of
 from mnnx.backends.cpu.executions.blocked_depthwise import BlockedDepthwisePlan
 from mnnx.backends.cpu.executions.blocked_product import BlockedProductPlan
+from mnnx.backends.cpu.executions.blocked_transposed import BlockedTransposedPlan
 from mnnx.backends.cpu.executions.blocked_winograd import BlockedWinogradPlan, best_winograd
 from mnnx.backends.cpu.kernels.blocks import epilogue
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.fused import FusedConv
+from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 
 _MOST_STEPS = 1 << 16
 #: Memory traffic that takes as long as a cycle of arithmetic.
 _BYTES_PER_CYCLE = 10
 
 
-class BlockableConvolution(Execution):
-    """Conv or FusedConv of float32 with constant weights; `plain` runs it on plain tensors."""
+class _Blockable(Execution):
+    """An op of float32 with constant weights; `plain` runs it on plain tensors."""
 
     def __init__(self, plain: Execution, inputs: Specs, outputs: Specs):
         super().__init__(plain.op, plain.backend)
         self.plain = plain
-        self.x, self.w, self.y = inputs[0].shape, inputs[1].shape, outputs[0].shape
+        self.x, self.w = inputs[0].shape, inputs[1].shape
         self.windows = Windows.of(self.op.geometry(self.x, self.w))
         self.has_residual = len(inputs) > 3 and inputs[3] is not None
         self._blocked = None
+
+    @abstractmethod
+    def sources(self, lanes: int) -> list[int]:
+        """The layouts of x that give a blocked result."""
+
+    @abstractmethod
+    def plan(self, blocked_source: bool):
+        """How it runs with a blocked result."""
+
+    @abstractmethod
+    def plain_cycles(self, lanes: int) -> float:
+        """An estimate of the time of the plain execution."""
 
     @property
     def in_place(self) -> tuple[int, ...]:
@@ -42,47 +57,21 @@ class BlockableConvolution(Execution):
     def blocked(self):
         """The plan for the blocked layout, where the planner chose that."""
         if self._blocked is None and self.way is not None and self.way.outputs[0]:
-            self._blocked = self._plan(bool(self.way.inputs[0]))
+            self._blocked = self.plan(bool(self.way.inputs[0]))
         return self._blocked
 
-    def _plan(self, blocked_source: bool) -> BlockedProductPlan | BlockedWinogradPlan | BlockedDepthwisePlan:
-        backend, windows, images, groups = self.backend, self.windows, self.x[0], self.op.group
-        if self._depthwise:
-            return BlockedDepthwisePlan(backend, windows, images, self.x[1])
-        product = BlockedProductPlan(backend, windows, images, groups, self.w[1], self.w[0] // groups, blocked_source)
-        if groups == 1 and blocked_source and backend.config.memory != "low":
-            return best_winograd(backend, windows, images, self.w[1], self.w[0], product.cycles) or product
-        return product
-
     @property
-    def _depthwise(self) -> bool:
-        return self.op.group > 1 and self.w[0] == self.op.group and self.w[1] == 1
+    def flat(self) -> bool:
+        """Whether the windows slide over no more than two dims."""
+        windows = self.windows
+        return windows.begin[0] == 0 and windows.input[0] == windows.kernel[0] == windows.output[0] == 1
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        windows, groups = self.windows, self.op.group
-        if outputs[0].size == 0 or not (windows.pointwise or windows.input[0] == windows.kernel[0] == windows.output[0] == 1):
+        if outputs[0].size == 0:
             return ()
-        sources = []
-        if self._depthwise:
-            if BlockedDepthwisePlan.best_columns(windows, self.backend.target.vector_registers):
-                sources.append(lanes)
-        elif windows.taps * self.w[1] <= _MOST_STEPS and (groups == 1 or (self.w[0] // groups) % lanes == 0):
-            sources.append(0)
-            if groups == 1 or self.w[1] % lanes == 0:
-                sources.append(lanes)
         rest = tuple(lanes if i == 3 and spec is not None else 0 for i, spec in enumerate(inputs))[1:]
-        plain = self._plain_cycles(lanes)
-        return [Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self._plan(bool(source)).cycles)) for source in sources]
-
-    def _plain_cycles(self, lanes: int) -> float:
-        """An estimate of the time of the plain execution: packing or spreading the image, and multiplying."""
-        windows, (images, channels), outputs = self.windows, self.x[:2], self.w[0]
-        spread = 2 * windows.spread_size if windows.spread_needed else 0
-        if self._depthwise:
-            return images * channels * (spread + windows.taps * windows.pixels) / lanes
-        depth, pixels = self.w[1] * windows.taps, windows.pixels + 24
-        products = self.op.group * (-(-outputs // self.op.group // 8) * 8) * depth * pixels / 2 * 1.5
-        return images * (products + channels * (spread + 2 * windows.taps * pixels)) / lanes
+        sources, plain = self.sources(lanes), self.plain_cycles(lanes)
+        return [Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self.plan(bool(source)).cycles)) for source in sources]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.plain.scratch_bytes(inputs, outputs) if self.blocked is None else self.blocked.scratch_bytes
@@ -93,8 +82,8 @@ class BlockableConvolution(Execution):
             return
         x, w, bias, residual = (*inputs, None, None)[:4]
         blocked, backend = self.blocked, self.backend
-        activation = (self.op.activation, self.op.activation_parameters) if isinstance(self.op, FusedConv) else ("", ())
-        kind, parameters = epilogue(*activation)
+        fused = isinstance(self.op, (FusedConv, FusedConvTranspose))
+        kind, parameters = epilogue(*((self.op.activation, self.op.activation_parameters) if fused else ("", ())))
         blocked.record(
             address_of(x),
             backend.packed(("blocked", *blocked.packing), w.constant, blocked.pack_weights),
@@ -104,3 +93,61 @@ class BlockableConvolution(Execution):
             (kind, np.array(parameters, np.float32)),
             0 if scratch is None else address_of(scratch),
         )
+
+
+class BlockableConvolution(_Blockable):
+    """Conv and FusedConv."""
+
+    @property
+    def _depthwise(self) -> bool:
+        return self.op.group > 1 and self.w[0] == self.op.group and self.w[1] == 1
+
+    def sources(self, lanes: int) -> list[int]:
+        windows, groups = self.windows, self.op.group
+        if not (windows.pointwise or self.flat):
+            return []
+        if self._depthwise:
+            return [lanes] if BlockedDepthwisePlan.best_columns(windows, self.backend.target.vector_registers) else []
+        if windows.taps * self.w[1] > _MOST_STEPS or (groups > 1 and (self.w[0] // groups) % lanes):
+            return []
+        return [0, lanes] if groups == 1 or self.w[1] % lanes == 0 else [0]
+
+    def plan(self, blocked_source: bool) -> BlockedProductPlan | BlockedWinogradPlan | BlockedDepthwisePlan:
+        backend, windows, images, groups = self.backend, self.windows, self.x[0], self.op.group
+        if self._depthwise:
+            return BlockedDepthwisePlan(backend, windows, images, self.x[1])
+        product = BlockedProductPlan(backend, windows, images, groups, self.w[1], self.w[0] // groups, blocked_source)
+        if groups == 1 and blocked_source and backend.config.memory != "low":
+            return best_winograd(backend, windows, images, self.w[1], self.w[0], product.cycles) or product
+        return product
+
+    def plain_cycles(self, lanes: int) -> float:
+        """Packing or spreading the image, and multiplying."""
+        windows, (images, channels), outputs = self.windows, self.x[:2], self.w[0]
+        spread = 2 * windows.spread_size if windows.spread_needed else 0
+        if self._depthwise:
+            return images * channels * (spread + windows.taps * windows.pixels) / lanes
+        depth, pixels = self.w[1] * windows.taps, windows.pixels + 24
+        products = self.op.group * (-(-outputs // self.op.group // 8) * 8) * depth * pixels / 2 * 1.5
+        return images * (products + channels * (spread + 2 * windows.taps * pixels)) / lanes
+
+
+class BlockableTransposed(_Blockable):
+    """ConvTranspose and FusedConvTranspose."""
+
+    def sources(self, lanes: int) -> list[int]:
+        windows, groups = self.windows, self.op.group
+        per_group = self.x[1] // groups
+        if not self.flat or not BlockedTransposedPlan.fits(windows) or windows.taps * per_group > _MOST_STEPS:
+            return []
+        return [lanes] if groups == 1 or (self.w[1] % lanes == 0 and per_group % lanes == 0) else []
+
+    def plan(self, blocked_source: bool) -> BlockedTransposedPlan:
+        groups = self.op.group
+        return BlockedTransposedPlan(self.backend, self.windows, self.x[0], groups, self.x[1] // groups, self.w[1])
+
+    def plain_cycles(self, lanes: int) -> float:
+        """Multiplying, and gathering the terms."""
+        groups = self.op.group
+        terms = self.x[0] * groups * self.w[1] * self.windows.taps * math.prod(self.windows.input)
+        return terms * (0.75 * self.x[1] / groups / lanes + 1)

@@ -82,7 +82,7 @@ class BlockedDepthwisePlan:
         windows, pixel_bytes = self.windows, 4 * self.lanes
         kind, parameters = epilogue
         (_, height, width), (_, _, across), (_, row_dilation, dilation) = windows.output, windows.strides, windows.dilations
-        rows = row_table(windows, pixel_bytes, pixel_bytes, 1)
+        rows = row_table(windows, pixel_bytes, width * pixel_bytes, 1)
         values = BlockedDepthwise(
             source=x - windows.begin[2] * pixel_bytes,
             plane_bytes=math.prod(windows.input) * pixel_bytes,

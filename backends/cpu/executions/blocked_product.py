@@ -6,6 +6,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -51,7 +52,7 @@ class TileShape:
         shapes = [
             cls(rows, vectors)
             for vectors in range(1, min(blocks, 4) + 1)
-            for rows in range(1, width + 1)
+            for rows in range(1, min(width, registers) + 1)
             if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
         ]
         return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
@@ -66,14 +67,28 @@ def tile_cycles(rows: int, vectors: int) -> float:
     return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
 
 
-class BlockedProductPlan:
-    """The plan of one product: x [N, groups * channels, H, W], `blocked` or plain → y [N, groups * outputs, H', W'], blocked."""
+class Grid(NamedTuple):
+    """The pixels of a larger image that a product computes: `start`, and the next ones `step` pixels further down and across."""
 
-    def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool):
+    size: tuple[int, int]
+    start: tuple[int, int]
+    step: tuple[int, int]
+
+
+class BlockedProductPlan:
+    """The plan of one product: x [N, groups * channels, H, W], `blocked` or plain → y [N, groups * outputs, H', W'], blocked.
+
+    `grid`: where the output pixels lie in y; None: they are all of y.
+    """
+
+    def __init__(
+        self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool, grid: Grid | None = None
+    ):
         self.backend, self.images, self.groups, self.channels, self.outputs = backend, images, groups, channels, outputs
         self.lanes, self.blocked = backend.block_width, blocked
-        if windows.pointwise:  # all pixels in one row
+        if windows.pointwise and grid is None:  # all pixels in one row
             windows = Windows.pointwise_over((1, 1, windows.pixels))
+        self.grid = grid or Grid(windows.output[1:], (0, 0), (1, 1))
         self.windows = windows
         (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
         self.blocks = -(-outputs // self.lanes)
@@ -186,17 +201,18 @@ class BlockedProductPlan:
         pixel_bytes = 4 * lanes if self.blocked else 4
         steps, edge_steps = self._steps(self.depth), self._steps(self.edge_depth)
         tables = [np.ascontiguousarray(t[:, 0]) for t in (steps, edge_steps)]
-        rows_of_windows = row_table(windows, pixel_bytes, 4 * lanes, self._row_steps)
+        (image_height, image_width), (first_row, first_column), (down, across) = self.grid
+        rows_of_windows = row_table(windows, pixel_bytes, down * image_width * 4 * lanes, self._row_steps)
         masks: dict[bytes, np.ndarray] = {}
         column_table = np.zeros((len(self.starts), 3), np.int64)
         for line, start, outside in zip(column_table, self.starts, self.outside, strict=True):
-            line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * 4 * lanes
+            line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * across * 4 * lanes
             if outside.any():
                 bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
                 line[2] = address_of(masks.setdefault(bits.tobytes(), bits[edge_steps[:, 1]]))
         zeros = np.zeros(DEPTH, np.float32)
+        place = (first_row * image_width + first_column) * 4 * lanes
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
-        plane_bytes = 4 * lanes * windows.pixels
         tiles = len(self.starts) * windows.output[1]
         panels = -(-self.blocks // vectors)
         panel_tiles, block_chunks = self._divide(tiles, panels)
@@ -214,9 +230,9 @@ class BlockedProductPlan:
             weights=address_of(weights),
             weight_bytes=4 * self.depth * len(steps) * vectors * lanes,
             bias=address_of(bias),
-            target=target,
-            plane_bytes=plane_bytes,
-            residual=residual,
+            target=target + place,
+            plane_bytes=4 * lanes * image_height * image_width,
+            residual=residual + place if residual else 0,
             parameters=address_of(parameters),
             images=self.images,
             groups=self.groups,
@@ -226,7 +242,7 @@ class BlockedProductPlan:
         )
         product = kernel(
             "blocked_convolution.product", rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=self.backend.target.fma, kind=kind,
-            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, edges=self.edges, edge_depth=self.edge_depth,
+            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, edges=self.edges, edge_depth=self.edge_depth, across=across,
         )  # fmt: skip
         tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
         work = self.images * self.groups * tiles * rows * self.blocks * self.depth * len(steps)

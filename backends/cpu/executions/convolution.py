@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution
+from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution, BlockableTransposed
 from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution
 from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
@@ -60,7 +60,7 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 @creator(ConvTranspose, supports=supports_transposed)
 def create_transposed(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return TransposedExecution(op, backend, inputs, outputs)
+    return BlockableTransposed(TransposedExecution(op, backend, inputs, outputs), inputs, outputs)
 
 
 def activation_of(op: Op) -> tuple[str, tuple[float, ...]]:

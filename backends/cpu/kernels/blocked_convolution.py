@@ -10,14 +10,15 @@ _product, _depthwise = load_words(len(BlockedProduct._fields)), load_words(len(B
 
 
 @kernel_factory("blocked_convolution.product")
-def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges, edge_depth):
+def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges, edge_depth, across):
     """Tiles of `rows` pixels of an output row × `vectors` blocks of output channels (the last ones: `tail` blocks, 0: none are left).
 
-    Pixels lie row_bytes apart in the source; a step takes `depth` floats of each (edge_depth in tiles at the image's edges). `edges`: how
-    many pixels at either end of a tile may see padding. Panels of tiles × chunks of output channels are shared out to the parts.
+    Pixels lie row_bytes apart in the source and are `across` pixels apart in the target; a step takes `depth` floats of each (edge_depth in
+    tiles at the image's edges). `edges`: how many pixels at either end of a tile may see padding. Panels of tiles × chunks of output
+    channels are shared out to the parts.
     """
-    inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth) for n in (vectors, tail or 1))
-    edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, edge_depth, edges) for n in (vectors, tail or 1))
+    inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth, 0, across) for n in (vectors, tail or 1))
+    edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, edge_depth, edges, across) for n in (vectors, tail or 1))
     ratio, panel_bytes = depth // edge_depth, 4 * vectors * lanes
 
     def product(args, part, parts):

@@ -32,16 +32,19 @@ def spread_lane(v: Vectors, vector: ir.Value, lane: int) -> ir.Value:
 
 
 @functools.cache
-def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0):
+def make_blocked_tile(
+    rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0, across: int = 1
+):
     """An intrinsic tile(x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters).
 
         y[j][i] = activation(bias[j] + sum over steps s and k < depth of x[steps[s] + i * row_bytes + 4 * k] * w[s][k][j] + residual[j][i])
 
-    for `rows` pixels i, which lie row_bytes apart in x, and `vectors` vectors j of output channels, which lie y_stride bytes apart in y and
-    the residual. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float per output channel; residual:
-    0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without bias and residual.
-    With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads zeros (`depth` floats
-    from there) in step s. Step s prefetches some lines, a quarter of what it takes of w, from ahead + s * ahead_step on.
+    for `rows` pixels i, which lie row_bytes apart in x and `across` pixels apart in y and the residual, and `vectors` vectors j of output
+    channels, which lie y_stride bytes apart there. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float
+    per output channel; residual: 0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without
+    bias and residual. With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads
+    zeros (`depth` floats from there) in step s. Step s prefetches some lines, a quarter of what it takes of w, from ahead + s * ahead_step
+    on.
     """
 
     @intrinsic
@@ -76,7 +79,7 @@ def make_blocked_tile(rows: int, vectors: int, lanes: int, fma: bool, kind: str,
                             sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
                 loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])
             offsets = [
-                builder.add(builder.mul(y_stride, v.index(j)), v.index(step * i)) for i in range(rows) for j in range(vectors)
+                builder.add(builder.mul(y_stride, v.index(j)), v.index(step * across * i)) for i in range(rows) for j in range(vectors)
             ]  # fmt: skip
             totals = loop.results[: rows * vectors]
             if kind:

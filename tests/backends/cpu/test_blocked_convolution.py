@@ -12,8 +12,8 @@ from mnnx.backends.cpu.backend import CpuBackend
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 from mnnx.schema.ops.base import Op, Spec
-from mnnx.schema.ops.convolution import Conv
-from mnnx.schema.ops.fused import FusedConv
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 
 RNG = np.random.default_rng(11)
 
@@ -91,10 +91,30 @@ def expected(op: Conv, x, w, bias=None, residual=None):
     return y if residual is None else y + residual
 
 
+def expected_transposed(op: ConvTranspose, x, w, bias=None, residual=None):
+    """2-D transposed convolution: every input pixel is added, tap by tap, to the whole output, which is cropped then."""
+    g = op.geometry(x.shape, w.shape)
+    per_group, outputs = x.shape[1] // op.group, w.shape[1]
+    room = [(n - 1) * s + (k - 1) * d + 1 + 64 for n, s, k, d in zip(g.input, g.strides, g.kernel, g.dilations, strict=True)]
+    y = np.zeros((x.shape[0], outputs * op.group, *room))
+    for ky, kx in itertools.product(*map(range, g.kernel)):
+        rows, columns = (
+            slice(k * d, k * d + (n - 1) * s + 1, s) for k, d, n, s in zip((ky, kx), g.dilations, g.input, g.strides, strict=True)
+        )
+        for group in range(op.group):
+            source = slice(group * per_group, (group + 1) * per_group)
+            terms = np.einsum("co,nchw->nohw", w[source, :, ky, kx].astype(np.float64), x[:, source])
+            y[:, group * outputs : (group + 1) * outputs, rows, columns] += terms
+    y = y[:, :, g.begin[0] : g.begin[0] + g.output[0], g.begin[1] : g.begin[1] + g.output[1]]
+    if bias is not None:
+        y += bias[:, None, None]
+    return y if residual is None else y + residual
+
+
 def check(op, x, w, bias=None, residual=None, activation=lambda y: y, bound=3e-6, **options):
     got = blocked(op, x, w, bias, residual, **options)
     assert got is not None
-    sums = expected(op, x, w, bias, residual)
+    sums = (expected_transposed if isinstance(op, ConvTranspose) else expected)(op, x, w, bias, residual)
     want = activation(sums)
     assert got.shape == want.shape
     assert np.abs(got - want).max() <= bound * max(1, np.abs(sums).max())
@@ -227,3 +247,26 @@ def test_threads(threads, channels, outputs, size, kernel):
         check(op, f32(1, channels, size, size), f32(outputs, channels, kernel, kernel), f32(outputs), threads=threads, memory=memory)
     if channels == 64:
         check(Conv(group=64, pads=(1, 1, 1, 1)), f32(1, 64, 28, 28), f32(64, 1, 3, 3), f32(64), threads=threads)
+
+
+@pytest.mark.parametrize("kernel", [(2, 2), (3, 3), (4, 4), (2, 5)])
+@pytest.mark.parametrize("strides", [(2, 2), (1, 1), (2, 3)])
+@pytest.mark.parametrize(("pads", "more"), [((0, 0, 0, 0), (0, 0)), ((1, 1, 1, 1), (0, 0)), ((1, 0, 1, 2), (0, 1))])
+def test_transposed(kernel, strides, pads, more):
+    op = ConvTranspose(strides=strides, pads=pads, output_padding=more)
+    x, w = f32(1, 20, 6, 9), f32(20, 35, *kernel)
+    if any(k < s for k, s in zip(kernel, strides, strict=True)):
+        assert blocked(op, x, w) is None
+    else:
+        check(op, x, w, f32(35))
+
+
+def test_transposed_with_groups_and_residual():
+    op = FusedConvTranspose(strides=(2, 2), group=2, activation="Relu")
+    x, w, residual = f32(2, 32, 7, 7), f32(32, 16, 2, 2), f32(2, 32, 14, 14)
+    check(op, x, w, f32(32), residual, activation=lambda y: np.maximum(y, 0))
+
+
+@pytest.mark.parametrize("size", [(1, 1), (1, 30), (15, 2)])
+def test_transposed_sizes(size):
+    check(ConvTranspose(strides=(2, 2), pads=(1, 1, 1, 1)), f32(1, 16, *size), f32(16, 16, 4, 4), f32(16), threads=2)
