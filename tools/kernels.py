@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from mnnx.backends.cpu.kernel import Kernel
     from mnnx.backends.cpu.target import Target
 
-#: Numbers of threads to plan for: some kernels are only used on several.
-_THREADS = (1, 4)
+#: Numbers of threads to plan for: some kernels are only used on few or on many.
+_THREADS = (1, 2, 4, 8)
 
 
 @click.group("kernels")
@@ -147,11 +148,11 @@ def kernels_of(file: Path, target: Target, feeds: FeedOptions) -> dict[Kernel, N
     from mnnx.backends.cpu.recording import RecordingBackend
 
     found: dict[Kernel, None] = {}
-    for variant in target.variants:
-        mnnx.register_backend("cpu-recording", lambda config, shared, target=variant: RecordingBackend(config, shared, target, found))
-        for threads in _THREADS:
+    with mnnx.Interpreter.from_file(file) as interpreter:
+        for variant, threads in itertools.product(target.variants, _THREADS):
+            mnnx.register_backend("cpu-recording", lambda config, shared, target=variant: RecordingBackend(config, shared, target, found))
             config = mnnx.ScheduleConfig(backend="cpu-recording", backup="cpu-recording", num_threads=threads)
-            with mnnx.Interpreter.from_file(file) as interpreter, interpreter.create_session(config) as session:
+            with interpreter.create_session(config) as session:
                 feed = make_feed(session.inputs, feeds)
                 if all(tensor.kind == "tensor" for tensor in session.inputs.values()):
                     session.resize({name: value.shape for name, value in feed.items()})
@@ -170,7 +171,7 @@ def common_kernels(target: Target) -> dict[Kernel, None]:
 
     found: dict[Kernel, None] = {}
     for variant in target.variants:
-        for threads in _THREADS:
+        for threads in _THREADS[::2]:
             common_kernels.record(RecordingBackend(mnnx.ScheduleConfig(num_threads=threads), SharedWeights(), variant, found))
     return found
 

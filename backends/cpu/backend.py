@@ -28,18 +28,22 @@ class CpuBackend(Backend):
 
     name = "cpu"
 
-    def __init__(self, config: Any, shared: SharedWeights):
-        """`config`: a ScheduleConfig; its `num_threads` of 0 means all cores that the process may use."""
+    def __init__(self, config: Any, shared: SharedWeights, target: Target | None = None):
+        """`config`: a ScheduleConfig; its `num_threads` of 0 means all cores that the process may use. `target`: another machine than
+        this one, for a backend that doesn't run."""
         self.config = config.backend_config
         self.threads = config.num_threads or available_cores()
-        self.target = Target.host()
+        self.target = target or Target.host()
+        self.block_width = self.target.vector_bytes // 4
+        self._shared = shared
+        self._compiled_before = compiled_count()
         if shared.model is not None:
             kernel_bundles.search_beside(shared.model)
-        self.block_width = self.target.vector_bytes // 4
-        self._compiled_before = compiled_count()
-        self.team = Team(self.threads, config.cpu_ids)
-        self.commands = CpuCommandList(self.team)
-        self._shared = shared
+        self.team = self.new_team(config)
+        self.commands = self.new_commands()
+
+    def new_team(self, config: Any) -> Team:
+        return Team(self.threads, config.cpu_ids)
 
     @property
     def kernels_compiled(self) -> int:

@@ -39,24 +39,28 @@ _PARAMETERS = {
     "Swish": (1.0,),
     "Elu": (1.0,),
 }
+#: Activations of convolutions whose kernels are there for many shapes of images; those of the others for a few.
+_USUAL = ("Relu", "HardSwish", "Swish", "LeakyRelu")
 #: input channels, output channels, groups, kernel, stride, image size
 _CONVOLUTIONS = (
+    (64, 64, 1, 1, 1, 56),
+    (64, 64, 1, 3, 1, 56),
+    (96, 96, 96, 3, 1, 56),
+    # from here on for the usual activations alone
     (3, 32, 1, 3, 2, 224),
     (3, 64, 1, 7, 2, 224),
-    (32, 64, 1, 1, 1, 56),
     (64, 24, 1, 1, 1, 56),
-    (64, 64, 1, 3, 1, 56),
     (64, 128, 1, 3, 2, 56),
-    (256, 256, 1, 3, 1, 14),
     (512, 1000, 1, 1, 1, 7),
     (64, 32, 1, 5, 1, 28),
     (64, 64, 4, 3, 1, 28),
-    (96, 96, 96, 3, 1, 56),
-    (96, 96, 96, 3, 2, 56),
     (240, 240, 240, 5, 1, 14),
     (240, 240, 240, 5, 2, 14),
     (384, 384, 384, 7, 1, 14),
+    *((64, 64, 1, size, 1, image) for image in (7, 14, 28, 112) for size in (1, 3)),
+    *((64, 64, 64, 3, stride, image) for image in (7, 14, 28, 56, 112) for stride in (1, 2)),
 )
+_RARE = 3
 _SHAPE = (1, 64, 28, 28)
 
 
@@ -120,7 +124,7 @@ def _casts() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
 def _convolutions() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
     for name in fused.ACTIVATIONS:
         kind = {"activation": name, "activation_parameters": _PARAMETERS.get(name, ())}
-        for inputs, outputs, groups, size, stride, image in _CONVOLUTIONS:
+        for inputs, outputs, groups, size, stride, image in _CONVOLUTIONS if name in _USUAL else _CONVOLUTIONS[:_RARE]:
             window = {"kernel_shape": (size, size), "strides": (stride, stride), "pads": (size // 2,) * 4, "group": groups}
             x, w, bias = _tensor(1, inputs, image, image), _weight(outputs, inputs // groups, size, size), _weight(outputs)
             yield fused.FusedConv(**window, **kind), (x, w, bias)

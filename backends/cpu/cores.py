@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import math
 import os
 from pathlib import Path
@@ -47,13 +46,3 @@ def _quota_v1(folder: Path) -> float | None:
     except (OSError, ValueError):
         return None
     return quota / period if quota > 0 else None
-
-
-@functools.cache
-def cache_bytes() -> int:
-    """The size of the L2 cache of the first CPU; 512 KiB where the system doesn't tell."""
-    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        with contextlib.suppress(OSError, ValueError):
-            if (folder / "level").read_text().strip() == "2":
-                return int((folder / "size").read_text().strip().removesuffix("K")) * 1024
-    return 512 * 1024

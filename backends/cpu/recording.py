@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from mnnx.backends.backend import Execution, SharedWeights, Specs, Tensors
+from mnnx.backends.backend import Execution, Layouts, SharedWeights, Specs, Tensors
+from mnnx.backends.blocked import tensor_bytes
 from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.backend import CpuBackend
 from mnnx.backends.cpu.host_execution import HostExecution
@@ -16,6 +18,7 @@ from mnnx.backends.cpu.program import CpuCommandList
 from mnnx.backends.cpu.target import Target
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.repack import Repack
 
 #: What every session needs.
 _TEAM = ("team.run", "team.worker", "team.quiesce")
@@ -28,19 +31,12 @@ class RecordingBackend(CpuBackend):
     """
 
     def __init__(self, config: Any, shared: SharedWeights, target: Target, kernels: dict[Kernel, None]):
-        """`config`: as for CpuBackend; it should say how many threads."""
-        self.config = config.backend_config
-        self.threads = config.num_threads or target.cores
-        self.target = target
-        self.team = _NoTeam()
         self.kernels = kernels
         self.kernels.update(dict.fromkeys(map(kernel, _TEAM)))
-        self.new_commands()
-        self._shared = shared
+        super().__init__(config, shared, target)
 
-    @property
-    def kernels_compiled(self) -> int:
-        return 0
+    def new_team(self, config: Any) -> _NoTeam:
+        return _NoTeam()
 
     def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
         execution = super().create(op, inputs, outputs)
@@ -58,30 +54,49 @@ class RecordingBackend(CpuBackend):
             outputs = outputs[:1]  # nobody asks for its other results
         if found is None or found[1](op, inputs, outputs) is not None:
             return
-        execution = found[0](op, self, inputs, outputs)
-        nbytes = execution.scratch_bytes(inputs, outputs)
-        given = [self.constant("", spec.value) if spec is not None and spec.value is not None else self._tensor(spec) for spec in inputs]
-        execution.on_resize(given, [*map(self._tensor, outputs)], self._tensor(Spec(np.dtype(np.uint8), (nbytes,))))
+        plain = Layouts((0,) * len(inputs), (0,) * len(outputs))
+        for way in (plain, *found[0](op, self, inputs, outputs).layouts(inputs, outputs, self.block_width)):
+            execution = found[0](op, self, inputs, outputs)
+            execution.way = None if way is plain else way
+            scratch = Spec(np.dtype(np.uint8), (execution.scratch_bytes(inputs, outputs),))
+            given = [
+                self.constant("", spec.value) if spec is not None and spec.value is not None else self._tensor(spec, layout)
+                for spec, layout in zip(inputs, way.inputs, strict=True)
+            ]
+            made = [self._tensor(spec, layout) for spec, layout in zip(outputs, way.outputs, strict=True)]
+            execution.on_resize(given, made, self._tensor(scratch))
 
-    def _tensor(self, spec: Spec | None) -> DeviceTensor | None:
-        return None if spec is None else DeviceTensor("", spec, self, self.allocate(spec.nbytes))
+    def _tensor(self, spec: Spec | None, layout: int = 0) -> DeviceTensor | None:
+        return None if spec is None else DeviceTensor("", spec, self, self.allocate(tensor_bytes(spec, layout)), layout=layout)
 
 
 class _Recorded(Execution):
-    """A native execution that is only asked for its kernels, beside the NumPy execution that does the work."""
+    """A native execution that is only asked for its kernels, while the NumPy execution does the work."""
 
     def __init__(self, op: Op, backend: RecordingBackend, native: Execution):
         super().__init__(op, backend)
         self._native = native
         self.in_place = native.in_place
 
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        return self._native.layouts(inputs, outputs, lanes)
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        self._native.way = self.way
         return self._native.scratch_bytes(inputs, outputs)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        self._native.way = self.way
         self._native.on_resize(inputs, outputs, scratch)
-        if registry.find(type(self.op)) is not None:
-            HostExecution(self.op, self.backend).on_resize(inputs, outputs, scratch)
+
+        def run() -> None:
+            values = [None if tensor is None else tensor.copy_to_host() for tensor in inputs]
+            results = values if isinstance(self.op, Repack) else registry.run(self.op, values)
+            for tensor, value in zip(outputs, results, strict=False):
+                if tensor is not None:
+                    tensor.copy_from_host(value)
+
+        self.backend.commands.record_host(run)
 
 
 class _Commands(CpuCommandList):

@@ -16,7 +16,10 @@ from mnnx.errors import BackendError
 
 
 class Level(NamedTuple):
-    """An instruction set. `cpu` and `flags` are LLVM's; `needs` the features of `host_features` that a CPU of the level has."""
+    """An instruction set. `cpu` and `flags` are LLVM's; `needs` the features of `host_features` that a CPU of the level has.
+
+    `caches`: sizes of the L2 cache that plans tell apart, rising. They are few, so that a bundle can have the kernels for all of them.
+    """
 
     name: str
     triple: str
@@ -26,6 +29,7 @@ class Level(NamedTuple):
     vector_bytes: int
     vector_registers: int
     fma: bool
+    caches: tuple[int, ...]
 
     @property
     def arch(self) -> str:
@@ -43,11 +47,11 @@ _X86, _ARM = "x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"
 LEVELS = {
     level.name: level
     for level in (
-        Level("x86-64", _X86, "x86-64", "", frozenset(), 16, 16, False),
-        Level("x86-64-v2", _X86, "x86-64-v2", "", _V2, 16, 16, False),
-        Level("x86-64-v3", _X86, "x86-64-v3", "", _V3, 32, 16, True),
-        Level("x86-64-v4", _X86, "x86-64-v4", "-prefer-256-bit", _V4, 64, 32, True),
-        Level("armv8", _ARM, "generic", "+neon", frozenset({"asimd"}), 16, 32, True),
+        Level("x86-64", _X86, "x86-64", "", frozenset(), 16, 16, False, (256 << 10,)),
+        Level("x86-64-v2", _X86, "x86-64-v2", "", _V2, 16, 16, False, (256 << 10,)),
+        Level("x86-64-v3", _X86, "x86-64-v3", "", _V3, 32, 16, True, (256 << 10, 512 << 10, 1 << 20)),
+        Level("x86-64-v4", _X86, "x86-64-v4", "-prefer-256-bit", _V4, 64, 32, True, (1 << 20, 2 << 20)),
+        Level("armv8", _ARM, "generic", "+neon", frozenset({"asimd"}), 16, 32, True, (128 << 10, 256 << 10, 512 << 10)),
     )
 }
 
@@ -130,9 +134,19 @@ class Target(NamedTuple):
         return "-".join(filter(None, [self.level.name, self.tune]))
 
     @property
+    def cache_bytes(self) -> int:
+        """The size of the L2 cache that plans go by: one of its level's `caches`."""
+        return max((size for size in self.level.caches if size <= self.caches[1]), default=self.level.caches[0])
+
+    @property
     def variants(self) -> tuple[Target, ...]:
-        """The machines that a bundle for this target serves: of a level, those with its extensions and those without."""
-        return (self, self._replace(extensions=frozenset())) if self.name in LEVELS and self.extensions else (self,)
+        """What plans tell apart of the machines that a bundle for this target serves: caches (of a board too, as not every system knows
+        their sizes), and whether a level's extensions are there."""
+        if self.name == "host":
+            return (self,)
+        extensions = (self.extensions, frozenset()) if self.name in LEVELS and self.extensions else (self.extensions,)
+        caches = ((self.caches[0], size, self.caches[2]) for size in self.level.caches)
+        return tuple(self._replace(extensions=some, caches=sizes) for sizes in caches for some in extensions)
 
     def runs(self, level: Level) -> bool:
         """Whether code for `level` runs here."""
@@ -184,4 +198,4 @@ def _level_of_llvm(features: frozenset[str]) -> Level:
     arm = triple.startswith(("aarch64", "arm64"))
     fma = arm or flags.get("fma", False)
     wide = 64 if flags.get("avx512f") else 32 if flags.get("avx") else 16
-    return Level(name, triple, cpu, flags.flatten(), features, wide, 32 if arm or wide == 64 else 16, fma)
+    return Level(name, triple, cpu, flags.flatten(), features, wide, 32 if arm or wide == 64 else 16, fma, (256 << 10, 512 << 10, 1 << 20))

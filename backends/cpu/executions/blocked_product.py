@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
-from mnnx.backends.cpu.cores import cache_bytes
 from mnnx.backends.cpu.executions.blocked_rows import row_table
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
@@ -258,7 +257,7 @@ class BlockedProductPlan:
         items, threads = self.images * self.groups, self.backend.threads
         source = 4 * self.channels * min(math.prod(self.windows.input), self.windows.pixels * self.windows.taps)
         weights = 4 * self.channels * self.windows.taps * self.blocks * self.lanes
-        least = min(tiles, -(-source // (cache_bytes() // 4)))
+        least = min(tiles, -(-source // (self.backend.target.cache_bytes // 4)))
         if threads == 1:
             return -(-tiles // least), 1
         wanted, best = _CHUNKS * threads, None

@@ -7,7 +7,6 @@ import math
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
-from mnnx.backends.cpu.cores import cache_bytes
 from mnnx.backends.cpu.executions.blocked_product import DEPTH, TileShape, tile_cycles
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
@@ -44,7 +43,7 @@ class BlockedWinogradPlan:
 
     def _most_squares(self) -> int:
         """How many squares are done together: their transformed image takes half of the L2 cache."""
-        return max(1, cache_bytes() // 2 // (self.points * self.in_blocks * self.lanes * 4))
+        return max(1, self.backend.target.cache_bytes // 2 // (self.points * self.in_blocks * self.lanes * 4))
 
     def _divide(self) -> None:
         """Into chunks of squares; where those are too few for the threads, the transform is a unit of its own, and the products are cut
@@ -53,7 +52,8 @@ class BlockedWinogradPlan:
         fewest = -(-self.squares // max(rows, self._most_squares()))
         chunks = max(fewest, 2 * threads) if threads > 1 else fewest
         panels = -(-self.blocks // self.shape.vectors)
-        self.apart = threads > 1 and (self.squares // chunks < 4 * rows or self.weight_bytes > cache_bytes() // 2) and panels > 1
+        spills = self.weight_bytes > self.backend.target.cache_bytes // 2
+        self.apart = threads > 1 and (self.squares // chunks < 4 * rows or spills) and panels > 1
         if self.apart:
             chunks = fewest
         self.chunks = max(1, min(chunks, self.squares // rows))

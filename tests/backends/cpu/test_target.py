@@ -74,9 +74,13 @@ def test_caches_have_plausible_sizes():
     assert set(host_features.caches()) <= {1, 2, 3, 4}
 
 
-def test_a_bundle_of_a_level_serves_machines_with_and_without_extensions():
-    assert {variant.dot_product for variant in Target.named("armv8").variants} == {"dotprod", None}
-    assert Target.named("raspberrypi5").variants == (BOARDS["raspberrypi5"],)
+def test_a_bundle_serves_machines_with_and_without_extensions_and_any_caches():
+    level, board = Target.named("armv8"), BOARDS["raspberrypi5"]
+    assert {variant.dot_product for variant in level.variants} == {"dotprod", None}
+    assert {variant.dot_product for variant in board.variants} == {"dotprod"}
+    assert {variant.cache_bytes for variant in board.variants} == set(level.level.caches)
+    for nbytes in (1, 100 << 10, 300 << 10, 1 << 30):
+        assert board._replace(caches=(0, nbytes, 0)).cache_bytes in level.level.caches
 
 
 @pytest.mark.parametrize(
