@@ -48,9 +48,11 @@ def convert(
     """
     if level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
-    if isinstance(source, (str, os.PathLike)):
-        _check_source(Path(source), Path(target))
-    _check_target(Path(target))
+    if progress is not None and not callable(progress):
+        raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
+    _check_target(_path(target, "target"))
+    if not hasattr(source, "SerializeToString"):
+        _check_source(_path(source, "source"), Path(target))
     if importlib.util.find_spec("onnx") is None:
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     from mnnx.converter.frontends.onnx.importer import import_model
@@ -89,15 +91,26 @@ def count_ops(graph: Graph) -> Counter[str]:
     return Counter(node.op.name for g in [graph, *graph.subgraphs()] for node in g.nodes)
 
 
+def _path(value: Any, what: str) -> Path:
+    """Raises ConversionError where `value` can't be the name of a file."""
+    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
+        raise ConversionError(f"the {what} must be the path of a file (a str or os.PathLike), not {type(value).__name__}")
+    if "\0" in os.fspath(value):
+        raise ConversionError(f"the {what} {os.fspath(value)!r} is no path: it holds a NUL")
+    return Path(value)
+
+
 def _check_source(source: Path, target: Path) -> None:
     """Raises ConversionError where the source isn't for this converter, or would be overwritten."""
-    if source.exists() and target.exists() and source.samefile(target):
-        raise ConversionError(f"{target} is the source itself, which the result would overwrite; give the target another name")
     try:
+        if not source.is_file():
+            raise ConversionError(f"{source} is not a file; give the path of an .onnx model")
+        if target.exists() and source.samefile(target):
+            raise ConversionError(f"{target} is the source itself, which the result would overwrite; give the target another name")
         with open(source, "rb") as file:
             start = file.read(8)
-    except OSError:
-        return  # the importer says what is wrong
+    except OSError as error:
+        raise ConversionError(f"{source} can't be read: {error.strerror or error}") from error
     if start[4:] == b"MNNX":
         raise ConversionError(f"{source} is an .mnnx model already; mnnx converts from ONNX: give the .onnx file that it was made from")
     if source.suffix.lower() in _OTHER_FORMATS:
@@ -106,17 +119,25 @@ def _check_source(source: Path, target: Path) -> None:
 
 def _check_target(target: Path) -> None:
     """Raises ConversionError where it is plain before the work begins that the target can't be written."""
-    if not target.parent.exists():
-        reason = f"there is no folder {target.parent}"
-    elif not target.parent.is_dir():
-        reason = f"{target.parent} is not a folder"
-    elif target.is_dir():
-        reason = "it is a folder"
-    elif not os.access(target.parent, os.W_OK | os.X_OK):
-        reason = f"Permission denied in the folder {target.parent}"
-    else:
-        return
-    raise ConversionError(f"{target} can't be written: {reason}")
+    if reason := _obstacle(target):
+        raise ConversionError(f"{target} can't be written: {reason}")
+
+
+def _obstacle(target: Path) -> str:
+    try:
+        if not target.parent.exists():
+            return f"there is no folder {target.parent}"
+        if not target.parent.is_dir():
+            return f"{target.parent} is not a folder"
+        if target.is_dir():
+            return "it is a folder"
+        if target.exists() and not target.is_file():
+            return "it is a device or a pipe, not a file"
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            return f"Permission denied in the folder {target.parent}"
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
 
 
 def _name(source: Any) -> str:

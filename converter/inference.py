@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mnnx.converter.graph import Node, Value
+from mnnx.errors import ConversionError
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 
 
@@ -22,6 +23,8 @@ def infer_node(node: Node) -> tuple[Spec | None, ...]:
         results = node.op.infer_all(*specs)
     except (DataDependent, RuleError):
         return ()  # a rule that is broken is reported where the node runs, with the shapes of that run
+    except Exception as error:  # more or fewer inputs than the op has, attributes that fit no input
+        raise ConversionError(f"node {node.name!r} ({node.op.name}) is broken: {error or type(error).__name__}") from error
     for value, spec in zip(node.outputs, results, strict=False):
         if value is not None and spec is not None:
             value.dtype = value.dtype if value.dtype is not None else spec.dtype

@@ -5,9 +5,11 @@ The structure of the file is copied out of it first, so that what was checked ca
 
 from __future__ import annotations
 
+import errno
 import math
 import mmap
 import os
+import stat
 import struct
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -42,7 +44,10 @@ def read_model_bytes(buffer: Any) -> Model:
 
     A buffer that doesn't start at a multiple of 64 in memory is copied. Raises ModelFormatError.
     """
-    data = np.frombuffer(buffer, np.uint8)
+    try:
+        data = np.frombuffer(buffer, np.uint8)
+    except (TypeError, ValueError, BufferError) as error:
+        raise ModelFormatError(f"a model is read from the bytes of a file, not from {type(buffer).__name__}: {error}") from error
     if data.ctypes.data % layout.ALIGNMENT:
         copy = _aligned_empty(data.size)
         copy[:] = data
@@ -71,6 +76,8 @@ def _aligned_empty(size: int) -> np.ndarray:
 
 
 def _map(path: Path) -> memoryview:
+    if not stat.S_ISREG(mode := os.stat(path).st_mode) and not stat.S_ISDIR(mode):  # opening a pipe would wait for its writer
+        raise OSError(errno.EINVAL, "It is a device or a pipe, not a file", str(path))
     with open(path, "rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return memoryview(b"")

@@ -8,6 +8,7 @@ from collections import Counter
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes.base import Pass
 from mnnx.converter.report import PassResult
+from mnnx.errors import ConversionError, MnnxError
 from mnnx.schema.model import RemovedValue
 
 
@@ -56,7 +57,12 @@ def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[Removed
         start = time.perf_counter()
         counts: Counter[str] = Counter()
         for part in [graph, *graph.subgraphs()]:
-            one.run(part, counts)
+            try:
+                one.run(part, counts)
+            except MnnxError:
+                raise
+            except Exception as error:  # a pass may rely on what holds for every legal graph
+                raise ConversionError(f"the graph {part.name!r} is broken: {one.name} fails: {type(error).__name__}: {error}") from error
         results.append(PassResult(one.name, dict(counts), time.perf_counter() - start))
         left = _names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})

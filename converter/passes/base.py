@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.errors import ConversionError, MnnxError
 from mnnx.schema.ops.base import Op, Subgraph
 
 
@@ -45,10 +46,20 @@ class RulePass(Pass):
             changed = False
             for node in list(graph.nodes):
                 for rule in self.rules:
-                    if node.inputs and rule.match(node, graph) is None and node in graph.nodes:
-                        rule.rewrite(node, graph)
+                    if node.inputs and self._apply(rule, node, graph):
                         counts[rule.name] += 1
                         changed = True
+
+    def _apply(self, rule: Rule, node: Node, graph: Graph) -> bool:
+        try:
+            if rule.match(node, graph) is not None or node not in graph.nodes:
+                return False
+            rule.rewrite(node, graph)
+            return True
+        except MnnxError:
+            raise
+        except Exception as error:  # a rule may rely on what holds for every legal node
+            raise ConversionError(f"node {node.name!r} ({node.op.name}) is broken: {error or type(error).__name__}") from error
 
 
 def is_pure(op: Op) -> bool:

@@ -4,16 +4,53 @@ from __future__ import annotations
 
 import onnx
 import onnx.defs
+import onnx.inliner
 
 from mnnx.converter.frontends.onnx.node import OnnxNode
+from mnnx.errors import ConversionError
 from mnnx.schema import dtypes
+
+#: Nodes that a model may have when its own functions are put in; functions that call others twice double them with each level.
+MAX_NODES = 1 << 20
+
+
+def inlined(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model with its own functions put in where they are called. Raises ConversionError where they can't be."""
+    _check_size(model)
+    try:
+        return onnx.inliner.inline_local_functions(model)
+    except Exception as error:  # raised by the C++ side
+        raise ConversionError(f"the model's own functions are broken: {error}") from error
+
+
+def _check_size(model: onnx.ModelProto) -> None:
+    bodies = {(function.domain, function.name): function.node for function in model.functions}
+    sizes: dict[tuple[str, str], int] = {}
+
+    def size(nodes) -> int:
+        return sum(
+            1 + called((node.domain, node.op_type)) + sum(size(a.g.node) for a in node.attribute if a.HasField("g")) for node in nodes
+        )
+
+    def called(key: tuple[str, str]) -> int:
+        if key in bodies and key not in sizes:
+            sizes[key] = 0  # where it calls itself, onnx says so
+            sizes[key] = size(bodies[key])
+        return sizes.get(key, 0)
+
+    try:
+        count = size(model.graph.node)
+    except RecursionError as error:
+        raise ConversionError("the model's own functions call each other too deep") from error
+    if count > MAX_NODES:
+        raise ConversionError(f"the model's own functions would make {count} nodes of it; the limit is {MAX_NODES}")
 
 
 def body(node: OnnxNode) -> onnx.FunctionProto | None:
     """The function body of a node's op at its opset, or None where it has none."""
     try:
         schema = onnx.defs.get_schema(node.op_type, node.opset, node.domain)
-    except onnx.defs.SchemaError:
+    except (onnx.defs.SchemaError, TypeError):  # an op's name of bytes, as it isn't UTF-8
         return None
     text = None
     if schema.has_function:

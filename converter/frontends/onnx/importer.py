@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnx.inliner
 from onnx import numpy_helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
@@ -23,7 +22,7 @@ from mnnx.converter.frontends.onnx import functions, registry
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.errors import ConversionError, UnsupportedOperator
+from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.shape import Identity
@@ -58,10 +57,17 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
             f"the model uses opset {opsets['']}, but the installed onnx {onnx.__version__} knows up to {newest}; upgrade onnx"
         )
     if model.functions:
-        model = onnx.inliner.inline_local_functions(model)
+        model = functions.inlined(model)
     registry.load_all()
     session = _ModelImport(folder)
-    graph = _GraphImport(session, _with_inferred_types(model).graph, opsets, None).run()
+    try:
+        graph = _GraphImport(session, _with_inferred_types(model).graph, opsets, None).run()
+    except MnnxError:
+        raise
+    except RecursionError as error:
+        raise ConversionError("the model is broken: its subgraphs are nested too deep") from error
+    except Exception as error:  # a damaged model makes importers fail in any way that Python, NumPy and onnx know
+        raise ConversionError(f"the model is broken: {type(error).__name__}: {error}") from error
     if session.unsupported:
         raise UnsupportedOperator(_unsupported_message(session.unsupported))
     return ImportedModel(graph, opsets.get("", 0), {p.key: p.value for p in model.metadata_props})
@@ -71,12 +77,14 @@ def _load(source: Any) -> tuple[onnx.ModelProto, str]:
     if isinstance(source, onnx.ModelProto):
         model, folder, where = source, "", "the ModelProto"
     else:
+        if not isinstance(source, str | os.PathLike):
+            raise ConversionError(f"the source must be the path of an .onnx file or an onnx.ModelProto, not {type(source).__name__}")
         path = Path(source)
         where = f"{path}"
-        if not path.is_file():
-            raise ConversionError(f"{path} is not a file; give the path of an .onnx model")
         try:
             model, folder = onnx.load(path, load_external_data=False), str(path.parent)
+        except OSError as error:
+            raise ConversionError(f"{path} can't be read: {error.strerror or error}") from error
         except Exception as error:  # protobuf has a zoo of parse errors without a common base
             raise ConversionError(f"{path} is not an ONNX model: {error}") from error
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
@@ -256,10 +264,12 @@ class _GraphImport:
     def _call(self, function: Any, node: OnnxNode) -> Any:
         try:
             return function(node, *node.inputs)
-        except TypeError as error:
-            if f"{function.__name__}()" in str(error) and "argument" in str(error):
-                node.fail(f"has {len(node.inputs)} inputs, which doesn't fit the op: {error}")
+        except (MnnxError, RecursionError):
             raise
+        except Exception as error:
+            if isinstance(error, TypeError) and f"{function.__name__}()" in str(error) and "argument" in str(error):
+                node.fail(f"has {len(node.inputs)} inputs, which doesn't fit the op: {error}")
+            node.fail(f"is broken: {type(error).__name__}: {error}")
 
     def _bind(self, node: OnnxNode, result: Any) -> None:
         """Gives the node's output names to what its importer returned."""
