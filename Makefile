@@ -7,7 +7,7 @@ WORKERS ?= 2
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint format schema docs bench wheel clean
+.PHONY: demo test test-slow lint format schema docs bench arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -45,6 +45,9 @@ docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark
+
+arm64: $(VENV)/installed-dev  ## Runs networks on emulated Arm boards (and an old x86), with kernels compiled here; see tests/emulated.py
+	$(BIN)/python -m tests.emulated build/arm64
 
 wheel: $(VENV)/installed-dev  ## A wheel that contains compiled kernels, so that the common case never compiles
 	@command -v ld.lld >/dev/null || command -v aarch64-linux-gnu-ld >/dev/null || $(BIN)/python -m pip install --quiet ziglang
