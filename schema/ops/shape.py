@@ -169,7 +169,7 @@ class Split(Op):
     axis: int = 0
 
     def check(self) -> None:
-        require(self.num_outputs > 0, f"num_outputs must be positive, not {self.num_outputs}")
+        require(0 < self.num_outputs <= 1 << 16, f"num_outputs must be 1 … {1 << 16}, not {self.num_outputs}")
 
     def sizes(self, dim: int, split: Spec | None) -> tuple[int, ...]:
         """The sizes of the parts of a dim."""
@@ -178,8 +178,8 @@ class Split(Op):
             require(split.size == self.num_outputs, f"split must give {self.num_outputs} sizes, not {split}")
             sizes = split.ints()
         else:
-            require(self.num_outputs <= max(dim, 1), f"a dim of {dim} can't be split into {self.num_outputs} parts")
             each = -(-dim // self.num_outputs)
+            require(each * (self.num_outputs - 1) <= dim, f"a dim of {dim} can't be split into {self.num_outputs} parts")
             sizes = (each,) * (self.num_outputs - 1) + (dim - each * (self.num_outputs - 1),)
         require(min(sizes) >= 0 and sum(sizes) == dim, f"sizes {list(sizes)} don't split a dim of {dim}")
         return sizes

@@ -90,7 +90,8 @@ def window_geometry(
     for size, stride, first, last, extent in zip(sizes, strides, begin, end, extents(kernel, dilations), strict=True):
         room = size + first + last - extent
         require(
-            size > 0 and room >= 0, f"a window of {extent} must fit in each spatial dim; the input has {size} with {first} + {last} padding"
+            size > 0 and (room >= 0 or (ceil_mode and room > -stride)),
+            f"a window of {extent} must fit in each spatial dim; the input has {size} with {first} + {last} padding",
         )
         count = room // stride + 1
         if ceil_mode and room % stride and count * stride < size + first:

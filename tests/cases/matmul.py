@@ -32,6 +32,7 @@ case(Gemm(transA=True, transB=True), f32(4, 3), f32(5, 4), f32(3, 1))
 case(Gemm(alpha=0.25), f32(7, 33), f32(33, 18))
 case(Gemm(), f32(3, 4), f32(4, 5), f32())
 case(Gemm(), f32(3, 0), f32(0, 5), f32(5))
+case(Gemm(transA=True), f32(0, 3), f32(0, 5), f32(5))
 case(Gemm(), f64(3, 4), f64(4, 5), f64(5))
 case(Gemm(transB=True), f16(3, 4), f16(5, 4), f16(5), rtol=1e-2, atol=1e-2)
 
@@ -80,4 +81,5 @@ fused(FusedMatMul(transpose_a=True, transpose_b=True, activation="Relu"), f32(4,
 fused(FusedMatMul(), f32(1, 64), f32(64, 40), None, f32(1, 40))
 fused(FusedMatMul(activation="Gelu"), f32(2, 9, 16), f32(16, 32), f32(32), f32(2, 9, 32))
 fused(FusedMatMul(), f32(3, 0), f32(0, 4), f32(4))
+fused(FusedMatMul(transpose_a=True), f32(2, 0, 3), f32(2, 0, 5), f32(5))
 fused(FusedMatMul(activation="Tanh"), f64(3, 4), f64(4, 5), f64(5))

@@ -71,6 +71,7 @@ case(ops.Concat(axis=0), integers("int64", 1), integers("int64", 2))
 
 case(ops.Split(num_outputs=2), f32(4, 3), outputs=2)
 case(ops.Split(num_outputs=3, axis=1), f32(2, 7), outputs=3)
+case(ops.Split(num_outputs=4), f32(3, 2), outputs=4, reference=lambda x: (x[:1], x[1:2], x[2:], x[3:]))
 case(ops.Split(num_outputs=3, axis=-1), f32(2, 3, 6), i64(1, 3, 2), outputs=3, reference=lambda x, split: tuple(np.split(x, [1, 4], -1)))
 case(ops.Split(num_outputs=2), f16(3, 2), i64(0, 3), outputs=2, reference=lambda x, split: (x[:0], x))
 case(ops.Split(num_outputs=1), integers("uint8", 3), reference=lambda x: x)

@@ -96,7 +96,7 @@ class ProductExecution(Execution):
             return
         operands, tiling, backend = self.operands, self.tiling, self.backend
         a, (b, b_stride, panel_bytes, b_item_bytes) = address_of(inputs[0]), self._right(inputs[1], scratch)
-        if operands.transpose_a:
+        if self.a_bytes:
             a = self._transposed(inputs[0], address_of(scratch))
         kind, parameters = epilogue(operands.activation, operands.activation_parameters)
         parameters = np.array(parameters, _FLOAT32)
