@@ -37,6 +37,8 @@ NETWORKS = {
     "transformer": transformer_like,
 }
 TOLERANCE = 1e-3
+#: Open sizes become this, an open batch 1.
+_OPEN = 32
 #: Runs models on one and on two threads, and compares with what this machine gave.
 SCRIPT = """
 import sys
@@ -77,9 +79,11 @@ def _models(folder: Path, paths: list[str]) -> Iterator[tuple[Path, FeedOptions]
     """Converts the networks and models; beside each lie what to feed it and what this machine gives for that."""
     protos = {name: make() for name, make in NETWORKS.items()} | {Path(path).stem: onnx.load(path) for path in paths}
     for name, proto in protos.items():
-        path, options = folder / f"{name}.mnnx", FeedOptions({}, {}, {"length": 32} if name == "transformer" else {}, 0, {})
+        path = folder / f"{name}.mnnx"
         mnnx.convert(proto, path)
         with mnnx.Interpreter.from_file(path) as interpreter, interpreter.create_session() as session:
+            shapes = {key: tuple(_OPEN if d < 0 and i else abs(d) for i, d in enumerate(t.shape)) for key, t in session.inputs.items()}
+            options = FeedOptions({}, shapes, {}, 0, {})
             feed = make_feed(session.inputs, options)
             np.savez(f"{path}.feed.npz", **feed)
             np.savez(f"{path}.wanted.npz", **session.run(feed))
