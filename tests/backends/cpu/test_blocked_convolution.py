@@ -32,7 +32,7 @@ def blocked(op: Op, x, w, bias=None, residual=None, threads=1, plain_source=Fals
     constants = (1, 2)
     specs = [None if a is None else Spec(a.dtype, a.shape, a if i in constants else None) for i, a in enumerate(arrays)]
     result = op.infer(*specs)
-    create, supports = creators.find(op)
+    create, supports = creators.find(type(op))
     assert supports(op, specs, (result,)) is None
     execution = create(op, backend, specs, (result,))
     source = 0 if plain_source else backend.block_width
