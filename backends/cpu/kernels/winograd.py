@@ -33,7 +33,7 @@ def matrices(outputs: int) -> Matrices:
         others = points[:i] + points[i + 1 :]
         output[:, i] = point ** np.arange(outputs)
         filter_[i] = point ** np.arange(3) / np.prod([point - other for other in others])
-        input_[i, :-1] = np.polynomial.polynomial.polyfromroots(others)
+        input_[i, :-1] = np.poly(others)[::-1]
     output[-1, -1] = filter_[-1, -1] = 1
-    input_[-1] = np.polynomial.polynomial.polyfromroots(points)
+    input_[-1] = np.poly(points)[::-1]
     return Matrices(output, filter_, input_)

@@ -122,7 +122,7 @@ def check(op, x, w, bias=None, residual=None, activation=lambda y: y, bound=3e-6
 
 @pytest.mark.parametrize(
     ("channels", "outputs", "size"),
-    [(16, 16, (5, 7)), (3, 5, (1, 1)), (24, 40, (14, 14)), (17, 100, (3, 2)), (64, 48, (13, 13)), (33, 65, (1, 31)), (8, 1000, (7, 7))],
+    [(16, 16, (5, 7)), (3, 5, (1, 2)), (24, 40, (14, 14)), (17, 100, (3, 2)), (64, 48, (13, 13)), (33, 65, (1, 31)), (8, 1000, (7, 7))],
 )
 def test_pointwise(channels, outputs, size):
     check(Conv(), f32(2, channels, *size), f32(outputs, channels, 1, 1), f32(outputs))
