@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -181,6 +182,16 @@ def register_backend(name: str, creator: Callable[..., Backend] | str) -> None:
     """Makes a device known by name. `creator(config, shared)` makes its Backend from a
     ScheduleConfig and the model's SharedWeights; a string `module:attribute` is imported when needed."""
     _BACKENDS[name] = creator
+
+
+@contextmanager
+def temporary_backend(name: str, creator: Callable[..., Backend]) -> Iterator[None]:
+    """`register_backend` for the time of a `with` block."""
+    register_backend(name, creator)
+    try:
+        yield
+    finally:
+        del _BACKENDS[name]
 
 
 def backend_names() -> list[str]:

@@ -145,14 +145,18 @@ def clear_command() -> None:
 def kernels_of(file: Path, target: Target, feeds: FeedOptions) -> dict[Kernel, None]:
     """The kernels that sessions on an .mnnx file ask for on a machine, whatever their number of threads."""
     import mnnx
+    from mnnx.backends.backend import temporary_backend
     from mnnx.backends.cpu.recording import RecordingBackend
 
     found: dict[Kernel, None] = {}
     with mnnx.Interpreter.from_file(file) as interpreter:
         for variant, threads in itertools.product(target.variants, _THREADS):
-            mnnx.register_backend("cpu-recording", lambda config, shared, target=variant: RecordingBackend(config, shared, target, found))
+
+            def recording(config, shared, target=variant) -> RecordingBackend:
+                return RecordingBackend(config, shared, target, found)
+
             config = mnnx.ScheduleConfig(backend="cpu-recording", backup="cpu-recording", num_threads=threads)
-            with interpreter.create_session(config) as session:
+            with temporary_backend("cpu-recording", recording), interpreter.create_session(config) as session:
                 feed = make_feed(session.inputs, feeds)
                 if all(tensor.kind == "tensor" for tensor in session.inputs.values()):
                     session.resize({name: value.shape for name, value in feed.items()})

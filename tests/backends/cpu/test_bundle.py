@@ -11,7 +11,7 @@ import onnx
 import pytest
 
 import mnnx
-from mnnx.backends.backend import SharedWeights
+from mnnx.backends.backend import SharedWeights, temporary_backend
 from mnnx.backends.cpu import bundle, common_kernels, kernel_bundles, linker
 from mnnx.backends.cpu.compiler import assembly
 from mnnx.backends.cpu.elf import section
@@ -154,7 +154,7 @@ def test_code_for_boards_is_scheduled_for_their_core():
 
 def test_values_of_recorded_sessions_are_right(made):
     found = {}
-    mnnx.register_backend("test-recording", lambda config, shared: RecordingBackend(config, shared, Target.named("armv8"), found))
+    recording = temporary_backend("test-recording", lambda config, shared: RecordingBackend(config, shared, Target.named("armv8"), found))
     config = mnnx.ScheduleConfig(backend="test-recording", backup="test-recording", num_threads=2)
-    with mnnx.Interpreter.from_file(made[0]) as interpreter, interpreter.create_session(config) as session:
+    with recording, mnnx.Interpreter.from_file(made[0]) as interpreter, interpreter.create_session(config) as session:
         np.testing.assert_allclose(session.run({"x": np.zeros((2, 3), np.float32)})["y"], 1 / 3, rtol=1e-6)
