@@ -34,11 +34,12 @@ class TileShape:
     vectors: int
 
     @classmethod
-    @functools.cache
+    @functools.lru_cache(1024)
     def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
         """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
 
-        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it.
+        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it; one with other
+        `vectors` than that for very wide rows must be worth packing the weights for it.
         """
 
         def cost(shape: TileShape) -> float:
@@ -54,16 +55,22 @@ class TileShape:
             for rows in range(1, min(width, registers) + 1)
             if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
         ]
-        return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+        best = min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+        if width == _WIDE:
+            return best
+        usual = cls.best(_WIDE, blocks, lanes, registers).vectors
+        packed = min((shape for shape in shapes if shape.vectors == usual), key=cost)
+        return packed if cost(packed) < 1.1 * cost(best) else best
 
 
 _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
+_WIDE = 5040  # a multiple of most numbers of rows
 
 
 def tile_cycles(rows: int, vectors: int) -> float:
-    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
-    loads = rows + vectors
-    return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
+    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load,
+    most of all for those of weights, which may come from the L2 cache."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4) + 0.08 * rows + 0.25 * vectors
 
 
 class Grid(NamedTuple):
