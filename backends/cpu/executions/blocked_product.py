@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import math
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -20,8 +19,8 @@ from mnnx.backends.cpu.windows import Windows
 _CHUNKS = 4
 #: What comes from beyond the L2 cache in a cycle.
 _BYTES_PER_CYCLE = 5
-#: The largest number of floats of a pixel that a step takes.
-DEPTH = 8
+#: The largest number of floats of a pixel that a step takes, of a blocked and of a plain image.
+DEPTH, _PLAIN_DEPTH = 8, 9
 #: What a step costs beside its multiply-adds, in those of a tile.
 _STEP_CYCLES = 0.5
 
@@ -34,11 +33,12 @@ class TileShape:
     vectors: int
 
     @classmethod
-    @functools.cache
+    @functools.lru_cache(1024)
     def best(cls, width: int, blocks: int, lanes: int, registers: int) -> TileShape:
         """What covers `width` pixels × `blocks` blocks of channels in the least time, by the number of instructions.
 
-        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it.
+        A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it; one with other
+        `vectors` than that for very wide rows must be worth packing the weights for it.
         """
 
         def cost(shape: TileShape) -> float:
@@ -54,16 +54,22 @@ class TileShape:
             for rows in range(1, min(width, registers) + 1)
             if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
         ]
-        return min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+        best = min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+        if width == _WIDE:
+            return best
+        usual = cls.best(_WIDE, blocks, lanes, registers).vectors
+        packed = min((shape for shape in shapes if shape.vectors == usual), key=cost)
+        return packed if cost(packed) < 1.1 * cost(best) else best
 
 
 _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
+_WIDE = 5040  # a multiple of most numbers of rows
 
 
 def tile_cycles(rows: int, vectors: int) -> float:
-    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load."""
-    loads = rows + vectors
-    return max(rows * vectors / 2, loads / 2, 4) + 0.08 * loads
+    """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load,
+    most of all for those of weights, which may come from the L2 cache."""
+    return max(rows * vectors / 2, (rows + vectors) / 2, 4) + 0.08 * rows + 0.25 * vectors
 
 
 class Grid(NamedTuple):
@@ -98,11 +104,11 @@ class BlockedProductPlan:
 
     def _choose_depth(self) -> None:
         if self.blocked:
-            self.depth = self.edge_depth = min(self.lanes, DEPTH)
+            self.depth = self.run = min(self.lanes, DEPTH)
             self.channel_steps = -(-self.channels // self.depth)
         else:
-            self.depth = self.kernel_width if self.windows.dilations[2] == 1 and self.kernel_width <= DEPTH else 1
-            self.edge_depth = 1
+            taps = self.channels * self.kernel_width
+            self.depth, self.run = next(n for n in range(min(taps, _PLAIN_DEPTH), 0, -1) if taps % n == 0), 1
 
     def _find_edges(self) -> None:
         """The columns of tiles: their starts, and which rows of a tile lie outside for each tap of a kernel row."""
@@ -173,23 +179,15 @@ class BlockedProductPlan:
             return self.kernel_width * self.channel_steps
         return self.channels * self.kernel_width // self.depth
 
-    def _steps(self, depth: int) -> np.ndarray:
-        """Where each step begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
-        windows, lanes = self.windows, self.lanes
-        (_, _, width), (_, down, across) = windows.input, windows.dilations
-        pixels = math.prod(windows.input)
-        taps = range(self.kernel_width)
-        if self.blocked:
-            order = itertools.product(range(self.kernel_height), taps, range(self.channel_steps))
-            return np.array(
-                [
-                    (4 * (((k // (lanes // depth)) * pixels + y * down * width + x * across) * lanes + k % (lanes // depth) * depth), x)
-                    for y, x, k in order
-                ],
-                np.int64,
-            )
-        order = itertools.product(range(self.kernel_height), range(self.channels), taps[::depth])
-        return np.array([(4 * (c * pixels + y * down * width + x * across), x) for y, c, x in order], np.int64)
+    def _places(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where each run of floats begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
+        windows, lanes = self.windows, self.lanes if self.blocked else 1
+        rows, taps, channels = np.ix_(range(self.kernel_height), range(self.kernel_width), range(0, self.channels, self.run))
+        if not self.blocked:
+            taps, channels = taps.swapaxes(1, 2), channels.swapaxes(1, 2)
+        pixels = channels // lanes * math.prod(windows.input) + rows * windows.dilations[1] * windows.input[2] + taps * windows.dilations[2]
+        offsets = 4 * (pixels * lanes + channels % lanes)
+        return offsets.astype(np.int64).ravel(), np.broadcast_to(taps, offsets.shape).ravel()
 
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
@@ -198,8 +196,7 @@ class BlockedProductPlan:
         windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
         kind, parameters = epilogue
         pixel_bytes = 4 * lanes if self.blocked else 4
-        steps, edge_steps = self._steps(self.depth), self._steps(self.edge_depth)
-        tables = [np.ascontiguousarray(t[:, 0]) for t in (steps, edge_steps)]
+        places, taps = self._places()
         (image_height, image_width), (first_row, first_column), (down, across) = self.grid
         rows_of_windows = row_table(windows, pixel_bytes, down * image_width * 4 * lanes, self._row_steps)
         masks: dict[bytes, np.ndarray] = {}
@@ -208,7 +205,7 @@ class BlockedProductPlan:
             line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * across * 4 * lanes
             if outside.any():
                 bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
-                line[2] = address_of(masks.setdefault(bits.tobytes(), bits[edge_steps[:, 1]]))
+                line[2] = address_of(masks.setdefault(bits.tobytes(), bits[taps]))
         zeros = np.zeros(DEPTH, np.float32)
         place = (first_row * image_width + first_column) * 4 * lanes
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
@@ -223,11 +220,10 @@ class BlockedProductPlan:
             column_table=address_of(column_table),
             column_tiles=len(self.starts),
             tiles=tiles,
-            steps=address_of(tables[0]),
-            edge_steps=address_of(tables[1]),
+            places=address_of(places),
             zeros=address_of(zeros),
             weights=address_of(weights),
-            weight_bytes=4 * self.depth * len(steps) * vectors * lanes,
+            weight_bytes=4 * self.run * len(places) * vectors * lanes,
             bias=address_of(bias),
             target=target + place,
             plane_bytes=4 * lanes * image_height * image_width,
@@ -241,12 +237,12 @@ class BlockedProductPlan:
         )
         product = kernel(
             "blocked_convolution.product", rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=self.backend.target.fma, kind=kind,
-            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, edges=self.edges, edge_depth=self.edge_depth, across=across,
+            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, run=self.run, edges=self.edges, across=across,
         )  # fmt: skip
         tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
-        work = self.images * self.groups * tiles * rows * self.blocks * self.depth * len(steps)
+        work = self.images * self.groups * tiles * rows * self.blocks * self.run * len(places)
         chunks = min(tasks, self.backend.chunks(work))
-        keep = (tables, rows_of_windows, column_table, list(masks.values()), zeros, weights, bias, parameters)
+        keep = (places, rows_of_windows, column_table, list(masks.values()), zeros, weights, bias, parameters)
         self.backend.commands.record(product, arguments(*values), chunks, keep)
 
     def _divide(self, tiles: int, panels: int) -> tuple[int, int]:

@@ -125,7 +125,7 @@ class BlockedWinogradPlan:
         windows, lanes, backend, (rows, vectors) = self.windows, self.lanes, self.backend, (self.shape.rows, self.shape.vectors)
         kind, parameters = epilogue
         channel_steps = np.arange(self.in_blocks * lanes // self.depth, dtype=np.int64) * self.depth
-        steps = 4 * (channel_steps // lanes * self.stride * lanes + channel_steps % lanes)
+        places = 4 * (channel_steps // lanes * self.stride * lanes + channel_steps % lanes)
         flags = np.zeros(backend.threads, np.int64)
         slots = self.chunks if self.apart else backend.threads
         values = BlockedWinograd(
@@ -149,8 +149,8 @@ class BlockedWinogradPlan:
             products_bytes=self.products_bytes,
             flags=address_of(flags),
             slots=backend.threads,
-            steps=address_of(steps),
-            step_count=len(steps),
+            places=address_of(places),
+            step_count=len(places),
             weights=address_of(weights),
             weight_bytes=4 * self.points * self.in_blocks * lanes * vectors * lanes,
             bias=address_of(bias),
@@ -165,7 +165,7 @@ class BlockedWinogradPlan:
             "blocked_winograd", outputs=self.square, rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=backend.target.fma,
             kind=kind, depth=self.depth,
         )  # fmt: skip
-        keep = (steps, flags, weights, bias, parameters)
+        keep = (places, flags, weights, bias, parameters)
         if self.apart:
             parts = min(self.in_blocks, -(-4 * backend.threads // self.chunks))
             transform = values._replace(to_do=TRANSFORM, block_chunks=parts)

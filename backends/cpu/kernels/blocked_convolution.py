@@ -10,20 +10,20 @@ _product, _depthwise = load_words(len(BlockedProduct._fields)), load_words(len(B
 
 
 @kernel_factory("blocked_convolution.product")
-def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges, edge_depth, across):
+def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, run, edges, across):
     """Tiles of `rows` pixels of an output row × `vectors` blocks of output channels (the last ones: `tail` blocks, 0: none are left).
 
-    Pixels lie row_bytes apart in the source and are `across` pixels apart in the target; a step takes `depth` floats of each (edge_depth in
-    tiles at the image's edges). `edges`: how many pixels at either end of a tile may see padding. Panels of tiles × chunks of output
-    channels are shared out to the parts.
+    Pixels lie row_bytes apart in the source and are `across` pixels apart in the target; a step takes `depth` floats of each, `run` of them
+    side by side. `edges`: how many pixels at either end of a tile may see padding. Panels of tiles × chunks of output channels are shared
+    out to the parts.
     """
-    inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth, 0, across) for n in (vectors, tail or 1))
-    edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, edge_depth, edges, across) for n in (vectors, tail or 1))
-    ratio, panel_bytes = depth // edge_depth, 4 * vectors * lanes
+    inner, inner_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth, run, 0, across) for n in (vectors, tail or 1))
+    edge, edge_tail = (make_blocked_tile(rows, n, lanes, fma, kind, row_bytes, depth, run, edges, across) for n in (vectors, tail or 1))
+    step_bytes, panel_bytes = 8 * (depth // run), 4 * vectors * lanes
 
     def product(args, part, parts):
         (
-            source, image_bytes, group_bytes, row_table, column_table, column_tiles, tiles, steps, edge_steps, zeros, weights_start,
+            source, image_bytes, group_bytes, row_table, column_table, column_tiles, tiles, places, zeros, weights_start,
             weight_bytes, bias_start, target_start, plane_bytes, residual_start, parameters, images, groups, blocks, panel_tiles,
             block_chunks,
         ) = _product(args)  # fmt: skip
@@ -53,15 +53,14 @@ def make_product(rows, vectors, tail, lanes, fma, kind, row_bytes, depth, edges,
                         ahead = weights + weight_bytes + (index - first_tile) * ahead_tile
                         ahead_step = (ahead_tile // count + LINE - 1) // LINE * LINE
                     w = weights + first * depth * (panel_bytes if whole else 4 * tail * lanes)
+                    table = places + step_bytes * first
                     if edges == 0 or masks == 0:
-                        table = steps + 8 * first
                         if whole:
                             inner(xt, table, count, 0, 0, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                         else:
                             inner_tail(xt, table, count, 0, 0, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                     else:
-                        first, count = first * ratio, count * ratio
-                        table, masks = edge_steps + 8 * first, masks + 8 * first
+                        masks += step_bytes * first
                         if whole:
                             edge(xt, table, count, masks, zeros, w, ahead, ahead_step, bias, y, plane_bytes, added, parameters)
                         else:

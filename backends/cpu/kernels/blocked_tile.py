@@ -33,48 +33,55 @@ def spread_lane(v: Vectors, vector: ir.Value, lane: int) -> ir.Value:
 
 @functools.cache
 def make_blocked_tile(
-    rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, edges: int = 0, across: int = 1
+    rows: int, vectors: int, lanes: int, fma: bool, kind: str, row_bytes: int, depth: int, run: int, edges: int = 0, across: int = 1
 ):
-    """An intrinsic tile(x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters).
+    """An intrinsic tile(x, places, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters).
 
-        y[j][i] = activation(bias[j] + sum over steps s and k < depth of x[steps[s] + i * row_bytes + 4 * k] * w[s][k][j] + residual[j][i])
+        y[j][i] = activation(bias[j] + sum for k < depth * count of x[places[k / run] + i * row_bytes + k % run] * w[k][j] + residual[j][i])
 
     for `rows` pixels i, which lie row_bytes apart in x and `across` pixels apart in y and the residual, and `vectors` vectors j of output
-    channels, which lie y_stride bytes apart there. steps: table of byte offsets; w: [count][depth][vectors * lanes] floats; bias: a float
-    per output channel; residual: 0 for none; parameters: the address of two floats (`blocks.epilogue`). kind "": the bare sums, without
-    bias and residual. With `edges`, that many first and last rows can lie outside the image: where bit i of masks[s] is set, row i reads
-    zeros (`depth` floats from there) in step s. Step s prefetches some lines, a quarter of what it takes of w, from ahead + s * ahead_step
-    on.
+    channels, which lie y_stride bytes apart there. places: table of byte offsets, each of `run` floats; a step does `depth` of the k.
+    w: [k][vectors * lanes] floats; bias: a float per output channel; residual: 0 for none; parameters: the address of two floats
+    (`blocks.epilogue`). kind "": the bare sums, without bias and residual. With `edges`, that many first and last rows can lie outside the
+    image: where bit i of masks[k / run] is set, row i reads zeros (`run` floats from there). Every step prefetches some lines, a quarter of
+    what it takes of w, from ahead on, the next one ahead_step bytes further.
     """
 
+    def row_starts(v, x, places, masks, zeros, entry):
+        """Where the rows begin, as addresses and offsets, for an entry of the table."""
+        builder = v.builder
+        base = builder.add(x, builder.load(v.at(places, entry, I64), align=8))
+        starts = [(base, i * row_bytes) for i in range(rows)]
+        if edges:
+            mask = builder.load(v.at(masks, entry, I64), align=8)
+            for i in range(rows):
+                if i < edges or i >= rows - edges:
+                    outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
+                    starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
+        return starts
+
     @intrinsic
-    def tile(typing, x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters):
+    def tile(typing, x, places, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters):
         def codegen(context, builder, signature, arguments):
-            x, steps, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters = arguments
+            x, places, count, masks, zeros, w, ahead, ahead_step, bias, y, y_stride, residual, parameters = arguments
             v = Vectors(builder, lanes, fma)
             step = 4 * lanes
             first = [v.load(bias, step * j) if kind else v.constant(0) for _ in range(rows) for j in range(vectors)]
             with Loop(builder, count, [*first, w]) as loop:
                 *sums, weights = loop.values
-                place = builder.shl(loop.index, v.index(3))
-                base = builder.add(x, builder.load(v.at(steps, place, I64), align=8))
-                starts = [(base, i * row_bytes) for i in range(rows)]
-                if edges:
-                    mask = builder.load(v.at(masks, place, I64), align=8)
-                    for i in range(rows):
-                        if i < edges or i >= rows - edges:
-                            outside = builder.icmp_signed("!=", builder.and_(mask, v.index(1 << i)), v.index(0))
-                            starts[i] = builder.select(outside, zeros, builder.add(base, v.index(i * row_bytes))), 0
                 soon = builder.add(ahead, builder.mul(loop.index, ahead_step))
                 for k in range(0, max(LINE, depth * vectors * step // 4), LINE):
                     prefetch(v, soon, k)
-                wide = lanes == 4 and depth % lanes == 0  # vectors of so few lanes are loaded whole: any lane can be spread out of them
+                wide = lanes == 4 and run % lanes == 0  # vectors of so few lanes are loaded whole: any lane can be spread out of them
                 for k in range(depth):
                     columns = [v.load(weights, (k * vectors + j) * step) for j in range(vectors)]
+                    if k % run == 0:
+                        index = builder.add(builder.mul(loop.index, v.index(depth // run)), v.index(k // run))
+                        starts = row_starts(v, x, places, masks, zeros, builder.shl(index, v.index(3)))
                     if wide and k % lanes == 0:
-                        pixels = [v.load(start, offset + 4 * k) for start, offset in starts]
+                        pixels = [v.load(start, offset + 4 * (k % run)) for start, offset in starts]
                     for i, (start, offset) in enumerate(starts):
-                        factor = spread_lane(v, pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * k)
+                        factor = spread_lane(v, pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * (k % run))
                         for j in range(vectors):
                             sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
                 loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])

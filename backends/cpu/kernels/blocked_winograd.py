@@ -23,7 +23,7 @@ def make(outputs, rows, vectors, tail, lanes, fma, kind, depth):
     transform, finish = make_input_transform(outputs, lanes, fma), make_output_transform(outputs, lanes, fma, kind)
     finish_raw, finish_pixels = make_output_transform(outputs, lanes, fma, ""), make_finish_pixels(lanes, fma, kind)
     copy, clear = make_move_pixels(lanes)
-    tile, tail_tile = (make_blocked_tile(rows, n, lanes, fma, "", pixel, depth) for n in (vectors, tail or 1))
+    tile, tail_tile = (make_blocked_tile(rows, n, lanes, fma, "", pixel, depth, depth) for n in (vectors, tail or 1))
     buffer = alloca(points * pixel)
 
     @inlined
@@ -42,7 +42,7 @@ def make(outputs, rows, vectors, tail, lanes, fma, kind, depth):
     def winograd(args, part, parts):
         (
             source, in_blocks, height, width, top_pad, left_pad, across, down, images, chunks, block_chunks, stride, to_do, transformed,
-            transformed_bytes, shared, products, products_bytes, flags, slots, steps, step_count, weights_start, weight_bytes, bias_start,
+            transformed_bytes, shared, products, products_bytes, flags, slots, places, step_count, weights_start, weight_bytes, bias_start,
             target, out_height, out_width, residual_start, parameters, blocks,
         ) = _winograd(args)  # fmt: skip
         slot, square = claim_slot(flags, slots), buffer()
@@ -82,9 +82,9 @@ def make(outputs, rows, vectors, tail, lanes, fma, kind, depth):
                             begin = max(0, min(start, count - rows)) * pixel
                             x, y = v + point * point_in + begin, m + point * vectors * line + begin
                             if whole:
-                                tile(x, steps, step_count, 0, 0, w, ahead, ahead_step, 0, y, line, 0, 0)
+                                tile(x, places, step_count, 0, 0, w, ahead, ahead_step, 0, y, line, 0, 0)
                             else:
-                                tail_tile(x, steps, step_count, 0, 0, w, ahead, ahead_step, 0, y, line, 0, 0)
+                                tail_tile(x, places, step_count, 0, 0, w, ahead, ahead_step, 0, y, line, 0, 0)
                     for member in range(members):
                         block = panel * vectors + member
                         for index in range(first, last):

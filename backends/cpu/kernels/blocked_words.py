@@ -15,8 +15,7 @@ class BlockedProduct(NamedTuple):
     column_table: int  # per tile of a row: offset in the source, offset in the target, masks (0: all of its windows lie inside the image)
     column_tiles: int  # tiles in a row
     tiles: int  # of an image
-    steps: int  # table of byte offsets in the source
-    edge_steps: int  # the same for tiles with masks
+    places: int  # table of byte offsets in the source, of each step's runs of floats
     zeros: int
     weights: int  # [groups][panels of output channels][steps][depth][channels of the panel]
     weight_bytes: int  # of a panel
@@ -76,7 +75,7 @@ class BlockedWinograd(NamedTuple):
     products_bytes: int  # of a slot
     flags: int
     slots: int
-    steps: int  # table of byte offsets in a point of the transformed image
+    places: int  # table of byte offsets in a point of the transformed image
     step_count: int
     weights: int  # [panels of output channels][points][steps][depth][channels of the panel]
     weight_bytes: int  # of a panel

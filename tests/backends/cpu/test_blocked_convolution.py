@@ -58,6 +58,7 @@ def blocked(op: Op, x, w, bias=None, residual=None, threads=1, plain_source=Fals
     execution.on_resize(tensors, (y,), scratch)
     commands.submit(0, len(commands))
     assert np.isfinite(y.memory.view(np.float32)).all()
+    backend.release()
     return y.copy_to_host()
 
 

@@ -56,12 +56,13 @@ def test_a_system_without_control_groups_has_no_quota(tmp_path):
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this platform")
 def test_workers_run_on_the_chosen_cpus():
     cpu = min(os.sched_getaffinity(0))
+    others = set(threading.enumerate())
     team = Team(3, (cpu,))
     x = np.zeros(1000, np.float32)
     commands = CpuCommandList(team)
     commands.record(kernel("selfcheck.count"), arguments(x, x.size), 8)
     commands.submit(0, 1)
-    workers = [thread for thread in threading.enumerate() if thread.name.startswith("mnnx-")]
+    workers = set(threading.enumerate()) - others
     masks = [os.sched_getaffinity(thread.native_id) for thread in workers]
     team.release()
     assert {frozenset(mask) for mask in masks} == {frozenset({cpu})}
