@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 import mnnx
 
@@ -95,6 +96,27 @@ def test_a_node_with_wrong_inputs_is_named(node: onnx.NodeProto, level: int, tmp
 
     with pytest.raises(mnnx.MnnxError, match=f"{node.op_type}_0|identity-elimination fails"):
         use()
+
+
+def test_negative_dims_are_open_ones(session_of) -> None:
+    slices = [numpy_helper.from_array(np.array([value]), name) for name, value in zip("bead", (5, -9, 0, -1), strict=True)]
+    model = _model(helper.make_node("Slice", ["x", "b", "e", "a", "d"], ["y"]))
+    model.graph.initializer.extend(slices)
+    for value in (model.graph.input[0], model.graph.output[0]):
+        value.type.tensor_type.shape.dim[0].dim_value = -1
+    before = model.SerializeToString()
+    session = session_of(model)
+    assert session.inputs["x"].shape == (-1,)
+    assert session.run({"x": np.arange(3, dtype=np.float32)})["y"].tolist() == [2, 1, 0]
+    assert model.SerializeToString() == before
+
+
+def test_a_weight_of_a_negative_size_is_damaged(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Add", ["x", "w"], ["y"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    model.graph.initializer[0].dims[0] = -2
+    with pytest.raises(mnnx.ConversionError, match=r"the tensor 'w' is damaged: its shape is \[-2\]"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
 
 
 @pytest.mark.parametrize("source", [None, 5, b"m.onnx", [], onnx.GraphProto(), "a\0b", "x" * 5000])
