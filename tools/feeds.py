@@ -328,7 +328,7 @@ _SHAPES = [
     click.option("--shape", "shapes", multiple=True, callback=_each(_shape), metavar="NAME=1,3,224,224", help="The shape of an input."),
     click.option("--dim", "sizes", multiple=True, callback=_each(_size), metavar="DIM=SIZE", help="The size of a named dim."),
 ]
-_SEED = click.option("--seed", default=0, show_default=True, help="Seed of the random values.")
+_SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random values.")
 _PICTURES = [
     click.option(
         "--format", "dest_format", help="Pictures: the colours that the model wants (default: RGB, GRAY or RGBA, by its channels)."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
 
 import click
@@ -36,9 +37,9 @@ class Command(click.Command):
             text = f"not enough memory{f': {error}' if str(error) else ''}; smaller shapes (--shape, --dim) need less"
             raise click.ClickException(text) from error
         except OSError as error:
-            if error.filename is None:
-                raise
-            raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+            if error.errno == errno.EPIPE:
+                raise  # click ends quietly
+            raise click.ClickException(f"{error.filename or 'the output'}: {error.strerror or error}") from error
 
 
 class _Commands(click.Group):

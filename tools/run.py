@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
+import secrets
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -131,7 +135,7 @@ def _save(results: dict[str, Any], archive: str | None, folder: str | None) -> l
     arrays = {key: array for name, value in results.items() for key, array in _arrays(name, value)}
     saved = []
     if archive is not None:
-        with zipfile.ZipFile(archive, "w") as file:
+        with _whole(Path(archive)) as temporary, zipfile.ZipFile(temporary, "w") as file:
             for key, array in arrays.items():
                 with file.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
@@ -145,9 +149,26 @@ def _save(results: dict[str, Any], archive: str | None, folder: str | None) -> l
                 name += "_"
             names.add(name)
             path = Path(folder) / f"{name}.npy"
-            np.save(path, array, allow_pickle=False)
+            with _whole(path) as temporary, open(temporary, "wb") as file:
+                np.save(file, array, allow_pickle=False)
             saved.append(str(path))
     return saved
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A name for a new file that becomes `path` when it is complete; where something fails, nothing is left of it."""
+    if path.exists() and not path.is_file():  # a folder fails, a device takes what comes
+        yield path
+        return
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except OSError as error:
+        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error  # NumPy gives a text only
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _arrays(name: str, value: Any) -> list[tuple[str, np.ndarray]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -42,3 +43,11 @@ def test_every_command_has_help(mnnx_command, name: str) -> None:
 
 def test_an_unknown_command_is_a_usage_error(mnnx_command) -> None:
     assert mnnx_command("frobnicate").exit_code == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_output_that_cant_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([sys.executable, "-m", "mnnx", "ops", "Conv"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert result.returncode == 1
+    assert result.stderr == "Error: the output: No space left on device\n"

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -234,3 +237,28 @@ def test_save_wants_an_npz_file(mnnx_command, file: Path) -> None:
     result = mnnx_command("run", file, "--save", "out.txt")
     assert result.exit_code == 2
     assert "must end in .npz" in result.stderr
+
+
+@pytest.mark.parametrize("option", ["--save", "--output-dir"])
+def test_a_disk_that_fills_up_leaves_no_half_of_a_file(saved, tmp_path: Path, option: str) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[N] x) => (float[N] y) { y = Neg(x) }')
+    target = tmp_path / "out.npz" if option == "--save" else tmp_path / "out" / "y.npy"
+    target.parent.mkdir(exist_ok=True)
+    target.write_bytes(b"old")
+    mnnx.convert(source, tmp_path / "m.mnnx")
+    result = subprocess.run(
+        [sys.executable, "-m", "mnnx", "run", "m.mnnx", "--dim", "N=9000", option, "out.npz" if option == "--save" else "out"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000)),
+    )
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1].startswith(f"Error: {target.relative_to(tmp_path)}: ")
+    assert "Traceback" not in result.stderr
+    assert target.read_bytes() == b"old"
+    assert not list(tmp_path.rglob("*.tmp"))
+
+
+def test_a_negative_seed_is_a_usage_error(mnnx_command, file: Path) -> None:
+    assert mnnx_command("run", file, "--seed", -1).exit_code == 2
