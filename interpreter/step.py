@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from mnnx.backends.backend import Backend, Execution, Specs
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.interpreter.memory import Buffer
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import Op
+from mnnx.schema.records import Record
 
 
-@dataclass(slots=True, eq=False)
-class Movement:
+class Movement(Record):
     """What a Raster was made of: a node's op with its Specs, and which of its outputs the Raster is."""
 
     op: Op
@@ -22,8 +21,7 @@ class Movement:
     slot: int
 
 
-@dataclass(slots=True, eq=False)
-class Step:
+class Step(Record):
     """`op` is the node's own, or what it was rewritten into; inputs and outputs are values, -1 for those left out."""
 
     node: Node

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,7 @@ class _Blockable(Execution):
         self.windows = Windows.of(self.op.geometry(self.x, self.w))
         self.has_residual = len(inputs) > 3 and inputs[3] is not None
         self._blocked = None
+        self._plans: dict[bool, Any] = {}
 
     @abstractmethod
     def sources(self, lanes: int) -> list[int]:
@@ -47,6 +49,11 @@ class _Blockable(Execution):
     def plain_cycles(self, lanes: int) -> float:
         """An estimate of the time of the plain execution."""
 
+    def _planned(self, blocked_source: bool):
+        if blocked_source not in self._plans:
+            self._plans[blocked_source] = self.plan(blocked_source)
+        return self._plans[blocked_source]
+
     @property
     def in_place(self) -> tuple[int, ...]:
         if self.blocked is None:
@@ -57,7 +64,7 @@ class _Blockable(Execution):
     def blocked(self):
         """The plan for the blocked layout, where the planner chose that."""
         if self._blocked is None and self.way is not None and self.way.outputs[0]:
-            self._blocked = self.plan(bool(self.way.inputs[0]))
+            self._blocked = self._planned(bool(self.way.inputs[0]))
         return self._blocked
 
     @property
@@ -71,7 +78,7 @@ class _Blockable(Execution):
             return ()
         rest = tuple(lanes if i == 3 and spec is not None else 0 for i, spec in enumerate(inputs))[1:]
         sources, plain = self.sources(lanes), self.plain_cycles(lanes)
-        return [Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self.plan(bool(source)).cycles)) for source in sources]
+        return [Layouts((source, *rest), (lanes,), _BYTES_PER_CYCLE * (plain - self._planned(bool(source)).cycles)) for source in sources]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.plain.scratch_bytes(inputs, outputs) if self.blocked is None else self.blocked.scratch_bytes

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import math
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -25,8 +24,7 @@ DEPTH, _PLAIN_DEPTH = 8, 9
 _STEP_CYCLES = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class TileShape:
+class TileShape(NamedTuple):
     """`rows` pixels × `vectors` blocks of channels."""
 
     rows: int
@@ -99,8 +97,8 @@ class BlockedProductPlan:
         self.blocks = -(-outputs // self.lanes)
         self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
         self.tail = self.blocks % self.shape.vectors
+        self.column_tiles = -(-self.width // self.shape.rows)
         self._choose_depth()
-        self._find_edges()
 
     def _choose_depth(self) -> None:
         if self.blocked:
@@ -133,7 +131,7 @@ class BlockedProductPlan:
     @property
     def cycles(self) -> float:
         """An estimate of the time on one core."""
-        rows = self.images * self.groups * len(self.starts) * self.windows.output[1]
+        rows = self.images * self.groups * self.column_tiles * self.windows.output[1]
         whole, tail = divmod(self.blocks, self.shape.vectors)
         tile = whole * tile_cycles(self.shape.rows, self.shape.vectors) + (tile_cycles(self.shape.rows, tail) if tail else 0)
         return rows * tile * self.kernel_height * self._row_steps * (self.depth + _STEP_CYCLES)
@@ -194,6 +192,7 @@ class BlockedProductPlan:
     ) -> None:
         """Records the unit. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
         windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
+        self._find_edges()
         kind, parameters = epilogue
         pixel_bytes = 4 * lanes if self.blocked else 4
         places, taps = self._places()
@@ -209,7 +208,7 @@ class BlockedProductPlan:
         zeros = np.zeros(DEPTH, np.float32)
         place = (first_row * image_width + first_column) * 4 * lanes
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
-        tiles = len(self.starts) * windows.output[1]
+        tiles = self.column_tiles * windows.output[1]
         panels = -(-self.blocks // vectors)
         panel_tiles, block_chunks = self._divide(tiles, panels)
         values = BlockedProduct(
@@ -218,7 +217,7 @@ class BlockedProductPlan:
             group_bytes=4 * in_blocks * in_pixels,
             row_table=address_of(rows_of_windows),
             column_table=address_of(column_table),
-            column_tiles=len(self.starts),
+            column_tiles=self.column_tiles,
             tiles=tiles,
             places=address_of(places),
             zeros=address_of(zeros),
