@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import importlib
+import os
+import sys
 
 import click
 
@@ -30,7 +32,9 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except MnnxError as error:
             raise click.ClickException(str(error)) from error
         except MemoryError as error:
@@ -39,7 +43,14 @@ class Command(click.Command):
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # click ends quietly
+            if error.filename is None:
+                _discard_output()
             raise click.ClickException(f"{error.filename or 'the output'}: {error.strerror or error}") from error
+
+
+def _discard_output() -> None:
+    """Lets go of what couldn't be written to stdout, which would fail once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class _Commands(click.Group):
