@@ -16,6 +16,14 @@ from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 
 RNG = np.random.default_rng(11)
+START = RNG.bit_generator.state
+#: Winograd's transforms round more than plain sums: up to 3.5e-6 of the largest value was seen over many random images.
+WINOGRAD_BOUND = 6e-6
+
+
+@pytest.fixture(autouse=True)
+def same_numbers_in_any_order() -> None:
+    RNG.bit_generator.state = START
 
 
 def f32(*shape):
@@ -149,12 +157,12 @@ def test_widths(width, stride):
 @pytest.mark.parametrize("pads", [(1, 1, 1, 1), (0, 2, 3, 1), (2, 0, 2, 2)])
 def test_squares(height, width, pads):
     """Where Winograd's algorithm is chosen, on images that aren't whole squares."""
-    check(Conv(pads=pads), f32(2, 40, height, width), f32(72, 40, 3, 3), f32(72))
+    check(Conv(pads=pads), f32(2, 40, height, width), f32(72, 40, 3, 3), f32(72), bound=WINOGRAD_BOUND)
 
 
 def test_squares_of_few_and_many_channels():
-    check(Conv(pads=(1, 1, 1, 1)), f32(1, 16, 56, 56), f32(16, 16, 3, 3), f32(16))
-    check(Conv(pads=(1, 1, 1, 1)), f32(1, 256, 28, 30), f32(32, 256, 3, 3), f32(32))
+    check(Conv(pads=(1, 1, 1, 1)), f32(1, 16, 56, 56), f32(16, 16, 3, 3), f32(16), bound=WINOGRAD_BOUND)
+    check(Conv(pads=(1, 1, 1, 1)), f32(1, 256, 28, 30), f32(32, 256, 3, 3), f32(32), bound=WINOGRAD_BOUND)
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 4, 5, 7, 9])
