@@ -6,9 +6,8 @@ whole model and reported in one UnsupportedOperator.
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from onnx import numpy_helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
 from mnnx.converter.frontends.onnx import functions, registry
+from mnnx.converter.frontends.onnx.inferred_types import with_inferred_types
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
@@ -26,8 +26,6 @@ from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.shape import Identity
-
-log = logging.getLogger("mnnx")
 
 
 @dataclass
@@ -61,7 +59,7 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
     registry.load_all()
     session = _ModelImport(folder)
     try:
-        graph = _GraphImport(session, _with_inferred_types(model).graph, opsets, None).run()
+        graph = _GraphImport(session, with_inferred_types(model, source is model).graph, opsets, None).run()
     except MnnxError:
         raise
     except RecursionError as error:
@@ -90,37 +88,6 @@ def _load(source: Any) -> tuple[onnx.ModelProto, str]:
     if not model.HasField("graph") or not (model.graph.node or model.graph.output):
         raise ConversionError(f"{where} is not an ONNX model: it holds no graph")
     return model, folder
-
-
-def _with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """The model with types and shapes of its values added, as far as onnx knows them; they are hints to importers and passes."""
-    declared = {o.domain for o in model.opset_import}
-    missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
-    if missing or any(True for _ in _negative_dims(model.graph)):
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        copy.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
-        for dim in _negative_dims(copy.graph):
-            dim.ClearField("dim_value")
-        model = copy
-    try:
-        return onnx.shape_inference.infer_shapes(model, data_prop=True)
-    except Exception as error:  # raised by the C++ side for odd but runnable models, and for models over 2 GiB
-        log.info("onnx could not infer the shapes of this model: %s", error)
-        return model
-
-
-def _negative_dims(graph: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
-    """Declared dims that some exporters write as -1: they are open, but onnx's inference ends the process on them."""
-    for info in [*graph.input, *graph.output, *graph.value_info]:
-        yield from (dim for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
-    for tensor in graph.initializer:
-        if min(tensor.dims, default=0) < 0:
-            raise ConversionError(f"the tensor {tensor.name!r} is damaged: its shape is {list(tensor.dims)}")
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _negative_dims(attribute.g)
 
 
 def _unsupported_message(unsupported: dict[tuple[str, str, int], list[str]]) -> str:

@@ -1,0 +1,75 @@
+"""Types and shapes of a model's values, as onnx infers them; they are hints to importers and passes.
+
+onnx's inference is C++ that can end or block its process on models with illegal shapes, so it runs in one of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx
+
+from mnnx.converter.isolation import Lost, run_apart
+from mnnx.errors import ConversionError
+from mnnx.schema.log import log
+
+#: What inference may take; it is a matter of milliseconds for sound models of common size.
+SECONDS = 20
+MEMORY_BYTES = 2 << 30
+
+
+def with_inferred_types(model: onnx.ModelProto, is_callers: bool) -> onnx.ModelProto:
+    """The model with all that onnx can infer of it added; a copy of one that `is_callers`. Without hints where inference fails."""
+    declared = {o.domain for o in model.opset_import}
+    missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
+    if is_callers:
+        copy = onnx.ModelProto()
+        copy.CopyFrom(model)
+        model = copy
+    model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
+    for dim in list(_negative_dims(model.graph)):
+        dim.ClearField("dim_value")
+    try:
+        inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES + 4 * model.ByteSize()))
+    except Lost as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
+        say = log().warning if lost.died else log().info
+        say("onnx can't infer the shapes of this model: %s", lost)
+        return model
+    _take_types(model.graph, inferred.graph)
+    return model
+
+
+def _infer(model: onnx.ModelProto) -> bytes:
+    """The model with inferred types, but without its weights."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
+    for graph in _graphs(inferred.graph):
+        del graph.initializer[:]
+    return inferred.SerializeToString()
+
+
+def _take_types(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
+    """Copies the types of values and outputs between two graphs of the same nodes, those of their subgraphs included."""
+    for mine, its in zip(_graphs(graph), _graphs(inferred), strict=True):
+        del mine.value_info[:]
+        mine.value_info.extend(its.value_info)
+        for output, other in zip(mine.output, its.output, strict=True):
+            output.CopyFrom(other)
+
+
+def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
+    """The graph and its subgraphs."""
+    yield graph
+    for node in graph.node:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _graphs(attribute.g)
+
+
+def _negative_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    """Declared dims that some exporters write as -1: they are open, but onnx's inference stops at them."""
+    for graph in _graphs(main):
+        for info in [*graph.input, *graph.output, *graph.value_info]:
+            yield from (dim for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
+        for tensor in graph.initializer:
+            if min(tensor.dims, default=0) < 0:
+                raise ConversionError(f"the tensor {tensor.name!r} is damaged: its shape is {list(tensor.dims)}")
