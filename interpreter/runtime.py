@@ -54,10 +54,14 @@ class LoadedModel:
         return sum(array.nbytes for array in arrays.values())
 
 
+#: A loop may change its shapes once for so many of the iterations that a run may take, and at least so many times.
+ITERATIONS_PER_PLAN, LEAST_PLANS = 32, 1024
+
+
 class Runtime:
     """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share.
 
-    `iterations` counts those of all loops of a run, `collected_bytes` what was put into sequences in it.
+    `iterations` counts those of all loops of a run, `plans` what was planned in it, `collected_bytes` what was put into sequences.
     """
 
     def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants):
@@ -68,6 +72,7 @@ class Runtime:
 
     def start_run(self) -> None:
         self.iterations = 0
+        self.plans = 0
         self.collected_bytes = 0
 
     def count_iteration(self) -> None:
@@ -76,6 +81,16 @@ class Runtime:
         if self.iterations > self.limits.iterations:
             raise LimitExceeded(
                 f"the model's loops ran {self.limits.iterations} times; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant"
+            )
+
+    def count_plan(self) -> None:
+        """Raises LimitExceeded where loops change their shapes too often: each time costs as much as many iterations without that."""
+        self.plans += 1
+        most = max(LEAST_PLANS, self.limits.iterations // ITERATIONS_PER_PLAN)
+        if self.plans > most:
+            raise LimitExceeded(
+                f"the model's loops changed the shapes of their values {most} times; raise Limits.iterations (MNNX_MAX_ITERATIONS), "
+                f"of which a change of shapes counts as {ITERATIONS_PER_PLAN}, if that is meant"
             )
 
     def count_collected(self, nbytes: int) -> None:
