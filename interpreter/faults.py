@@ -59,3 +59,18 @@ def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> No
                 f"op {node.name!r} ({node.op.name}) wants to make a tensor {spec} of {spec.nbytes >> 20} MiB; the limit is "
                 f"{limits.tensor_bytes >> 20} MiB. Check the input's shape, or raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB)"
             )
+
+
+def check_text(node: Node, results: Sequence[Any], limits: Limits) -> None:
+    """Raises LimitExceeded where a tensor of strings, whose size its shape doesn't say, is larger than one tensor may be."""
+    for value in results:
+        if isinstance(value, np.ndarray) and value.dtype == dtypes.STRING and text_length(value) > limits.tensor_bytes:
+            raise LimitExceeded(
+                f"op {node.name!r} ({node.op.name}) made strings of more than {limits.tensor_bytes >> 20} MiB; "
+                f"raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB) if that is meant"
+            )
+
+
+def text_length(array: np.ndarray) -> int:
+    """The characters of all strings of an array."""
+    return sum(map(len, array.flat))

@@ -9,7 +9,7 @@ import numpy as np
 
 from mnnx.errors import BackendError, InputError
 from mnnx.interpreter import control_flow
-from mnnx.interpreter.faults import blaming, check_limits
+from mnnx.interpreter.faults import blaming, check_limits, check_text
 from mnnx.interpreter.pipeline import Hooks
 from mnnx.interpreter.plan import Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
@@ -19,7 +19,8 @@ from mnnx.schema.log import log
 from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Spec
 
-#: How many plans are kept for different shapes at one point of a graph; the one used longest ago goes first.
+#: How many plans are kept for different shapes at one point of a graph, as long as their arenas together keep within the limit of
+#: memory; the one used longest ago goes first.
 CACHED_PLANS = 8
 
 
@@ -73,13 +74,15 @@ class GraphRunner:
         key = tuple((i, spec and (spec.dtype, spec.shape)) for i, spec in live.items())
         plan = plans.pop(key, None)
         if plan is None:
+            self.runtime.count_plan()
             nodes = self.nodes if previous is None else previous.remaining
             before = self.runtime.kernels_compiled
             plan = Planner(self.graph, self.runtime, nodes, self.outputs, live, previous).build()
             if compiled := self.runtime.kernels_compiled - before:
                 log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
-            if len(plans) >= CACHED_PLANS:
-                plans.pop(next(iter(plans)))
+            taken = plan.memory.arena_bytes + sum(kept.memory.arena_bytes for kept in plans.values())
+            while plans and (len(plans) >= CACHED_PLANS or taken > self.runtime.limits.memory_bytes):
+                taken -= plans.pop(next(iter(plans))).memory.arena_bytes
         plans[key] = plan  # the newest use stands last
         return plan
 
@@ -127,6 +130,7 @@ class GraphRunner:
             except DataDependent:
                 pass  # only the computation itself knows its result's shape
         results = evaluate(node, values)
+        check_text(node, results, self.runtime.limits)
         for value, spec in zip(results, wanted, strict=False):
             if spec is not None and isinstance(value, np.ndarray) and (value.dtype, value.shape) != (spec.dtype, spec.shape):
                 raise BackendError(

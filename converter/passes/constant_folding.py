@@ -14,6 +14,8 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Pass, is_pure
 from mnnx.errors import ConversionError
+from mnnx.interpreter.faults import text_length
+from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.quantization import DequantizeLinear
 
@@ -56,9 +58,17 @@ class ConstantFolding(Pass):
                 values = list(host.run(node.op, inputs))
         except Exception as error:  # whatever Python and NumPy know
             raise ConversionError(f"node {node.name!r} ({node.op.name}) fails on its constant inputs: {error}") from error
-        return values if all(isinstance(v, np.ndarray) or v is None for v in values) else None
+        if not all(isinstance(v, np.ndarray) or v is None for v in values):
+            return None
+        return None if any(v is not None and v.dtype == dtypes.STRING and self._grows(v, inputs) for v in values) else values
+
+    def _grows(self, text: np.ndarray, inputs: list[np.ndarray | None]) -> bool:
+        """`_worth` for strings, whose size no Spec says."""
+        given = {id(a): text_length(a) for a in inputs if a is not None and a.dtype == dtypes.STRING}
+        return text_length(text) > max(FREE_BYTES, sum(given.values()))
 
     def _worth(self, inputs: list[np.ndarray | None], results: tuple[Spec | None, ...]) -> bool:
         """Whether folding doesn't blow up the file (an Expand or Tile of a small constant)."""
         made = sum(r.nbytes for r in results if r is not None)
-        return made <= max(FREE_BYTES, sum(a.nbytes for a in inputs if a is not None))
+        given = {id(a): a.nbytes for a in inputs if a is not None}  # an input that is used twice is there once
+        return made <= max(FREE_BYTES, sum(given.values()))

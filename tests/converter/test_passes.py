@@ -369,3 +369,24 @@ def test_a_changed_weight_doesnt_pass_for_the_models_own(session_of) -> None:
     text = "agraph (float[1,3,6,6] x) => (float[1,4,4,4] y) <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }"
     with pytest.raises(mnnx.InputError, match="no tensor 'w'"):
         session_of(_filled(text)).run({"x": np.ones((1, 3, 6, 6), np.float32)}, outputs=["w"])
+
+
+@pytest.mark.parametrize("body", ["Concat<axis=0>(v{0}, v{0})", "Tile(v{0}, two)"])
+def test_folding_doesnt_double_constants_again_and_again(body: str, tmp_path: Path) -> None:
+    chain = " ".join(f"v{i + 1} = {body.format(i)}" for i in range(40))
+    model = onnx.parser.parse_model(HEADER + f"agraph () => (float[n] y) <float[8] v0, int64[1] two = {{2}}> {{ {chain} y = Neg(v40) }}")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(8, np.float32), "v0"))
+    report = mnnx.convert(model, tmp_path / "m.mnnx")
+    assert report.target_bytes < 100_000
+    with pytest.raises(mnnx.LimitExceeded):
+        mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+
+
+def test_folding_doesnt_double_strings_again_and_again(tmp_path: Path) -> None:
+    chain = " ".join(f"v{i + 1} = StringConcat(v{i}, v{i})" for i in range(40))
+    model = onnx.parser.parse_model(HEADER + f"agraph () => (string[1] y) {{ {chain} y = Identity(v40) }}")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(["abc"], object), "v0"))
+    assert mnnx.convert(model, tmp_path / "m.mnnx").target_bytes < 100_000
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session(mnnx.ScheduleConfig(limits=mnnx.Limits(tensor_bytes=1 << 20)))
+    with pytest.raises(mnnx.LimitExceeded, match="made strings of more than 1 MiB"):
+        session.run()
