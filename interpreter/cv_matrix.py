@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -36,12 +37,14 @@ class CVMatrix:
 
     def write(self, values: Sequence[float]) -> None:
         """Overwrites the first values, row by row; those beyond the ninth are ignored."""
-        values = np.asarray(values, np.float64).ravel()[:9]
+        values = _numbers(values).ravel()[:9]
         self._values.reshape(-1)[: values.size] = values
 
     def mapPoints(self, points: Sequence[Sequence[float]] | np.ndarray) -> np.ndarray:
         """Where `points` (…, 2) go: float64 of the same shape; inf or nan where the map has no finite image."""
-        points = np.asarray(points, np.float64)
+        points = _numbers(points)
+        if points.ndim < 1 or points.shape[-1] != 2:
+            raise InputError(f"mapPoints wants points (…, 2), got {list(points.shape)}")
         mapped = points @ self._values[:, :2].T + self._values[:, 2]
         with np.errstate(divide="ignore", invalid="ignore"):
             return mapped[..., :2] / mapped[..., 2:]
@@ -82,7 +85,7 @@ class CVMatrix:
 
         Raises InputError where the two don't hold the same number of points, or more than four.
         """
-        source, target = (np.asarray(points, np.float64).reshape(-1) for points in (src, dst))
+        source, target = (_numbers(points).reshape(-1) for points in (src, dst))
         if source.size != target.size or source.size % 2 or source.size > 8:
             raise InputError(
                 f"setPolyToPoly: src and dst want 0 to 4 points each, equally many; got {source.size} and {target.size} numbers"
@@ -102,8 +105,23 @@ class CVMatrix:
         return inverse is not None
 
 
+def numbers(values: Any) -> np.ndarray | None:
+    """A float64 array of a number, or of numbers in sequences; None for anything else."""
+    try:
+        return None if values is None else np.array(values, np.float64)
+    except (TypeError, ValueError):
+        return None
+
+
+def _numbers(values: Any) -> np.ndarray:
+    array = numbers(values)
+    if array is None:
+        raise InputError(f"numbers are wanted, got {values!r}")
+    return array
+
+
 def _matrix(values: Sequence[float] | np.ndarray) -> np.ndarray:
-    values = np.array(values, np.float64)
+    values = _numbers(values)
     if values.size != 9:
         raise InputError(f"a matrix wants 9 values (3×3, row by row), got {values.size} of shape {values.shape}")
     return values.reshape(3, 3)

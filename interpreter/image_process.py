@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.image import ALPHA, LUMA, ImageTask, process
-from mnnx.errors import InputError
-from mnnx.interpreter.cv_matrix import CVMatrix
+from mnnx.errors import InputError, LimitExceeded
+from mnnx.interpreter.cv_matrix import CVMatrix, numbers
 from mnnx.interpreter.image_source import CHANNELS, YUV_FORMATS, ImageSource, open_source
 
 FILTERS = ("nearest", "bilinear", "bicubic")
@@ -69,10 +69,10 @@ class ImageProcessConfig:
 
     def per_channel(self, name: str) -> tuple[float, ...]:
         """`mean` or `normal`, one number for each destination channel."""
-        values, channels = np.asarray(getattr(self, name), np.float64), CHANNELS[self.dest_format]
-        if values.ndim == 0:
+        values, channels = numbers(getattr(self, name)), CHANNELS[self.dest_format]
+        if values is not None and values.ndim == 0:
             return (float(values),) * channels
-        if values.ndim != 1 or not channels <= len(values) <= 4:
+        if values is None or values.ndim != 1 or not channels <= len(values) <= 4:
             raise InputError(
                 f"ImageProcessConfig.{name} is a number or has one number per channel of {self.dest_format} ({channels} to 4 numbers); "
                 f"got {getattr(self, name)!r}"
@@ -100,7 +100,7 @@ class ImageProcess:
 
     @matrix.setter
     def matrix(self, matrix: CVMatrix | np.ndarray | None) -> None:
-        self._matrix = matrix if matrix is None or isinstance(matrix, CVMatrix) else CVMatrix(np.asarray(matrix))
+        self._matrix = matrix if matrix is None or isinstance(matrix, CVMatrix) else CVMatrix(matrix)
 
     def set_matrix(self, matrix: CVMatrix | np.ndarray | None) -> None:
         """Sets `matrix`, by MNN's name for it too."""
@@ -127,11 +127,14 @@ class ImageProcess:
         1, or (H, W) for GRAY; or such a shape, or (height, width) alone for (1, C, H, W): a fresh array of `dtype` is made. None: the
         size of the source. uint8 values are rounded (half up) and saturated.
 
-        Raises InputError where image, dest and config don't fit together.
+        Raises InputError where image, dest and config don't fit together, LimitExceeded where there is no memory for a copy.
         """
         config = self.config
-        source = open_source(image, config.source_format, width, height, stride)
-        array = _destination(dest, source.pixels.shape[:2], config, np.dtype(dtype))
+        try:
+            source = open_source(image, config.source_format, width, height, stride)
+            array = _destination(dest, source.pixels.shape[:2], config, np.dtype(dtype))
+        except MemoryError as error:
+            raise LimitExceeded(f"there is no memory for such an image: {error}") from error
         view = _planes(array, _is_planar(array.shape, array.dtype, config))
         if not view.size:
             raise InputError(f"the destination {array.shape} has no pixels")

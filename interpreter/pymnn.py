@@ -53,17 +53,17 @@ class PyMnnInterpreter:
 
     def getSessionInput(self, session: Session, name: str | None = None) -> SessionTensor:
         """The named input; without a name the first one."""
-        return _chosen(session.inputs, name, "input")
+        return _chosen(_checked(session).inputs, name, "input")
 
     def getSessionOutput(self, session: Session, name: str | None = None) -> SessionTensor:
         """The named output, or tensor in `saveTensors`; without a name the first one."""
-        return _chosen(session.outputs, name, "output")
+        return _chosen(_checked(session).outputs, name, "output")
 
     def getSessionInputAll(self, session: Session) -> dict[str, SessionTensor]:
-        return dict(session.inputs)
+        return dict(_checked(session).inputs)
 
     def getSessionOutputAll(self, session: Session) -> dict[str, SessionTensor]:
-        return dict(session.outputs)
+        return dict(_checked(session).outputs)
 
     def resizeTensor(self, tensor: SessionTensor, shape: Sequence[int]) -> None:
         """Sets an input's shape for the next `resizeSession` or run. Raises InputError where a dim that the model fixes differs."""
@@ -73,7 +73,7 @@ class PyMnnInterpreter:
 
     def resizeSession(self, session: Session) -> bool:
         """Plans the session for its inputs' shapes; True. Raises SessionStateError where a dim was never set."""
-        for tensor in session.inputs.values():
+        for tensor in _checked(session).inputs.values():
             if tensor.kind == "tensor" and tensor.is_open:
                 raise SessionStateError(
                     f"input {tensor.name!r} has open dims {list(tensor.shape)} ({tensor.dims}): call resizeTensor first"
@@ -83,21 +83,21 @@ class PyMnnInterpreter:
 
     def runSession(self, session: Session) -> int:
         """Runs on what the inputs were filled with; 0. Raises an MnnxError where MNN gives another code."""
-        session.run()
+        _checked(session).run()
         return 0
 
     def runSessionWithCallBack(self, session: Session, begin: Callback | None = None, end: Callback | None = None) -> int:
         """Calls begin(tensors, op name) and end(tensors, op name) around every op; False from one stops the run with the code 11."""
-        return session.run_with_callbacks(_adapted(begin, lambda info: info.name), _adapted(end, lambda info: info.name))
+        return _checked(session).run_with_callbacks(_adapted(begin, lambda info: info.name), _adapted(end, lambda info: info.name))
 
     def runSessionWithCallBackInfo(self, session: Session, begin: Callback | None = None, end: Callback | None = None) -> int:
         """The same with an info that has getName() and getType() in place of the name."""
-        return session.run_with_callbacks(_adapted(begin, lambda info: info), _adapted(end, lambda info: info))
+        return _checked(session).run_with_callbacks(_adapted(begin, lambda info: info), _adapted(end, lambda info: info))
 
     def getSessionInfo(self, session: Session, code: int) -> float | int:
         """0: memory in MiB. 1: millions of floating-point operations of a run (a multiply-add is two). 2: the main device's number.
         3: 0 if the session is planned, else 2. 4: threads."""
-        info = session.info()
+        info = _checked(session).info()
         if code == _MEMORY:
             return info["memory_mb"]
         if code == _FLOPS:
@@ -124,7 +124,7 @@ class PyMnnInterpreter:
             raise InputError(f"setSessionMode knows the modes 0 … 9, not {mode!r}")
 
     def releaseSession(self, session: Session) -> bool:
-        session.release()
+        _checked(session).release()
         return True
 
     def releaseModel(self) -> None:
@@ -141,11 +141,13 @@ def version() -> str:
 
 def schedule_config(config: Mapping[str, Any]) -> ScheduleConfig:
     """MNN's config dict as a ScheduleConfig. Raises InputError for an unknown key or value; unknown devices show when it is used."""
+    if not isinstance(config, Mapping):
+        raise InputError(f"a session's config is a dict, not {type(config).__name__}")
     if unknown := [key for key in config if key not in _KEYS]:
         raise InputError(f"a session's config has no key {unknown[0]!r}; known ones: {', '.join(_KEYS)}")
     backend = config.get("backend", 0)
     saved = config.get("saveTensors", ())
-    if isinstance(saved, str) or not all(isinstance(name, str) for name in saved):
+    if not isinstance(saved, list | tuple) or not all(isinstance(name, str) for name in saved):
         raise InputError(f"saveTensors is a tuple of names, not {saved!r}")
     return ScheduleConfig(
         backend=_FORWARD_TYPES.get(backend, str(backend)) if isinstance(backend, int) else str(backend).lower(),
@@ -159,9 +161,16 @@ def schedule_config(config: Mapping[str, Any]) -> ScheduleConfig:
     )
 
 
+def _checked(session: Session) -> Session:
+    """Raises InputError for what is no session."""
+    if not hasattr(session, "run_with_callbacks"):
+        raise InputError(f"this wants a session, as createSession gives it, not {type(session).__name__}")
+    return session
+
+
 def _level(config: Mapping[str, Any], key: str, default: str, levels: Mapping[Any, str]) -> str:
     value = config.get(key, default)
-    if isinstance(value, bool) or value not in levels:
+    if isinstance(value, bool) or not isinstance(value, int | str) or value not in levels:
         raise InputError(f"{key} is one of {', '.join(map(repr, levels))}; it is {value!r}")
     return levels[value]
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -62,7 +62,7 @@ class CVImageProcess:
             if key not in _KEYS:
                 raise InputError(f"CVImageProcess knows no key {key!r}; known ones: {', '.join(_KEYS)}")
             field, meanings = _KEYS[key]
-            if meanings is not None and value not in meanings:
+            if meanings is not None and not (isinstance(value, Hashable) and value in meanings):
                 raise InputError(f"CVImageProcess: {key} is one of {meanings}; got {value!r}")
             fields[field] = value if meanings is None else meanings[value]
         self._config = ImageProcessConfig(**fields)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -94,15 +95,18 @@ def host_array(shape: Any, dtype: Any, data: Any, dimension_type: int | None) ->
     dimension_type = _checked(Tensor_DimensionType_Caffe if dimension_type is None else dimension_type)
     if dtype is None:
         raise InputError("Tensor(shape, dtype, data, dimension type) needs a dtype, for instance Halide_Type_Float")
-    dtype, shape = np.dtype(dtype), tuple(int(d) for d in shape)
+    try:
+        dtype, shape = np.dtype(dtype), tuple(operator.index(d) for d in shape)
+    except TypeError as error:
+        raise InputError(f"Tensor wants a sequence of ints and a dtype, got {shape!r} and {dtype!r}: {error}") from error
     if any(d < 0 for d in shape):
         raise InputError(f"Tensor: dims must not be negative, got {list(shape)}")
-    if data is None:
-        return np.zeros(shape, dtype), dimension_type
     try:
+        if data is None:
+            return np.zeros(shape, dtype), dimension_type
         array = np.frombuffer(data, dtype) if isinstance(data, bytes | bytearray | memoryview) else np.asarray(data, dtype)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"Tensor: the data can't be made {dtypes.name(dtype)}: {error}") from error
+    except (TypeError, ValueError, MemoryError) as error:
+        raise InputError(f"Tensor: the data can't be made {dtypes.name(dtype)} of shape {list(shape)}: {error}") from error
     if array.size != math.prod(shape):
         raise InputError(f"Tensor: the shape {list(shape)} has {math.prod(shape)} values, the data {array.size}")
     return np.array(array.reshape(shape), order="C"), dimension_type

@@ -160,7 +160,8 @@ class Session:
         """Sets input shapes and plans the model for them; outputs' shapes are known afterwards, as far as data doesn't decide them."""
         with self._exclusive():
             self._check_inputs(shapes, "shape")
-            for name, shape in shapes.items():
+            checked = {name: self.inputs[name].checked_shape(shape) for name, shape in shapes.items()}
+            for name, shape in checked.items():
                 self.inputs[name].set_shape(shape)
             self._prepare()
 

@@ -109,6 +109,13 @@ class SessionTensor(Tensor):
 
         Raises InputError where a fixed dim differs.
         """
+        shape = self.checked_shape(shape)
+        if self._filled and self._data.shape != shape:
+            self._data, self._filled = None, False
+        self._shape = shape
+
+    def checked_shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        """`shape` as this input takes it; raises InputError where it doesn't."""
         if self.kind != "tensor":
             raise InputError(f"input {self.name!r} is a {self.kind}: it has no shape to set")
         try:
@@ -116,9 +123,7 @@ class SessionTensor(Tensor):
         except TypeError:
             raise InputError(f"input {self.name!r}: a shape is a sequence of ints, got {shape!r}") from None
         self.check_shape(shape)
-        if self._filled and self._data.shape != shape:
-            self._data, self._filled = None, False
-        self._shape = shape
+        return shape
 
     def note_shape(self, shape: tuple[int, ...] | None) -> None:
         """Records the shape that a resize or run gave; for the session alone."""

@@ -99,3 +99,15 @@ def test_write_takes_as_many_values_as_there_are_up_to_nine():
 
 def test_is_an_array_to_numpy():
     assert np.asarray(CVMatrix(range(9))).tolist() == [[0, 1, 2], [3, 4, 5], [6, 7, 8]]
+
+
+@pytest.mark.parametrize("use", [CVMatrix, CVMatrix().write, CVMatrix().mapPoints, lambda text: CVMatrix().setPolyToPoly(text, text)])
+def test_what_is_no_number_is_an_error(use):
+    with pytest.raises(InputError, match="numbers are wanted, got 'abc'"):
+        use("abc")
+
+
+@pytest.mark.parametrize("points", [3, [1, 2, 3], [[1], [2]]])
+def test_points_have_two_coordinates(points):
+    with pytest.raises(InputError, match="mapPoints wants points"):
+        CVMatrix().mapPoints(points)

@@ -154,6 +154,14 @@ def test_wrong_shapes_are_refused(session_of, shapes, message):
         session_of(MODEL).resize(shapes)
 
 
+def test_a_refused_resize_changes_no_shape(session_of):
+    session = session_of(HEAD + "g (float[n] a, float[m,2] b) => (float[n] y, float[m,2] z) { y = Neg(a) z = Neg(b) }")
+    session.resize({"a": (3,), "b": (4, 2)})
+    with pytest.raises(InputError, match="dim 1 must be 2"):
+        session.resize({"a": (5,), "b": (4, 9)})
+    assert (session.inputs["a"].shape, session.inputs["b"].shape) == ((3,), (4, 2))
+
+
 def test_outputs_have_no_value_before_a_run_and_none_after_a_failed_one(session_of):
     session = session_of(MODEL)
     with pytest.raises(SessionStateError, match="'y' has no value yet; run the session first"):
@@ -313,6 +321,34 @@ def test_a_loop_without_end_is_stopped(session_of):
     with pytest.raises(LimitExceeded, match=r"loops ran 100 times.*MNNX_MAX_ITERATIONS"):
         session.run({"trips": np.array(2**60), **feed})
     assert session.run({"trips": np.array(100), **feed})["all"].shape == (100, 2)
+
+
+GROWING = (
+    HEAD
+    + """g (int64 trips, float[n] x) => (float[m] y) {
+    y = Loop(trips, , x) <body = b (int64 i, bool c, float[k] s) => (bool d, float[l] t)
+        { d = Identity(c) one = Constant<value_floats = [1.0]>() t = Concat<axis = 0>(s, one) }>
+}"""
+)
+
+
+def test_a_loop_that_changes_its_shapes_without_end_is_stopped(session_of, monkeypatch):
+    monkeypatch.setattr("mnnx.interpreter.runtime.LEAST_PLANS", 20)
+    session = session_of(GROWING, limits=Limits(iterations=320))
+    feed = {"x": np.ones(2, np.float32)}
+    assert session.run({"trips": np.array(15), **feed})["y"].shape == (17,)
+    with pytest.raises(LimitExceeded, match=r"changed the shapes of their values 20 times.*counts as 32"):
+        session.run({"trips": np.array(60), **feed})
+
+
+def test_plans_that_are_kept_share_the_limit_of_memory(session_of):
+    text = HEAD + "g (float[n] x) => (float[n] y) { a = Exp(x) b = Neg(a) y = Add(a, b) }"
+    session = session_of(text, limits=Limits(memory_bytes=1 << 20))
+    runner = session._runner(None)
+    for n in range(50_000, 50_008):
+        session.run({"x": np.ones(n, np.float32)})
+        assert sum(plan.memory.arena_bytes for plan in runner._plans.values()) <= 1 << 20
+    assert len(runner._plans) == 2
 
 
 def test_what_a_loop_stacks_is_limited(session_of):

@@ -332,6 +332,8 @@ RGB = np.zeros((4, 6, 3), np.uint8)
         ({"mean": (1, 2)}, "mean is a number or has one number per channel of RGBA"),
         ({"normal": (1, 2, 3, 4, 5)}, "normal is a number"),
         ({"num_threads": -1}, "num_threads"),
+        ({"mean": "dark"}, "mean is a number"),
+        ({"mean": None}, "mean is a number"),
     ],
 )
 def test_config_names_what_is_wrong(fields, message):

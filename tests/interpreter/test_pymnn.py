@@ -189,6 +189,9 @@ def test_integers_keep_their_values_or_are_refused(session_of):
         (((-1, 2), MNN.Halide_Type_Float, 1), "not be negative"),
         (((2,), None, (1, 2), 1), "needs a dtype"),
         (((2,), MNN.Halide_Type_Float, ("a", "b"), 1), "can't be made float32"),
+        (((2**40, 2**40), MNN.Halide_Type_Float, 1), "can't be made float32"),
+        (((2.5,), MNN.Halide_Type_Float, 1), "wants a sequence of ints"),
+        (((2,), "no type", 1), "wants a sequence of ints and a dtype"),
     ],
 )
 def test_wrong_tensors_are_refused(arguments, message):
@@ -227,11 +230,29 @@ def test_precision_is_a_word_or_a_number(opened, precision):
         ({"saveTensors": ("zz",)}, MNN.InputError, "no tensor 'zz'; its outputs are 'y'"),
         ({"backend": "TPU"}, MNN.BackendUnavailable, "no backend 'tpu'"),
         ({"backend": 99}, MNN.BackendUnavailable, "no backend '99'"),
+        ({"saveTensors": 5}, MNN.InputError, "tuple of names"),
+        ({"memory": ["high"]}, MNN.InputError, "memory is one of"),
+        (5, MNN.InputError, "config is a dict, not int"),
     ],
 )
 def test_a_wrong_config_is_an_error(opened, config, error, message):
     with pytest.raises(error, match=message):
         opened[0].createSession(config)
+
+
+def test_what_is_no_session_is_an_error(opened):
+    interpreter = opened[0]
+    for use in (
+        interpreter.runSession,
+        interpreter.resizeSession,
+        interpreter.getSessionInput,
+        interpreter.getSessionOutputAll,
+        interpreter.runSessionWithCallBack,
+        interpreter.releaseSession,
+        lambda session: interpreter.getSessionInfo(session, 0),
+    ):
+        with pytest.raises(MNN.InputError, match="wants a session, as createSession gives it, not NoneType"):
+            use(None)
 
 
 def test_save_tensors_keeps_tensors_as_outputs(opened):
