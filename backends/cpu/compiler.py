@@ -25,7 +25,9 @@ from mnnx.errors import BackendError
 
 #: What an object may leave to the C library of the process that loads it.
 C_LIBRARY = {
-    "memcpy", "memmove", "memset", "sem_wait", "sem_post", "sched_yield", "_GLOBAL_OFFSET_TABLE_",
+    "memcpy", "memmove", "memset", "_GLOBAL_OFFSET_TABLE_",
+    "clock_gettime", "pthread_getcpuclockid", "pthread_self", "sched_getcpu", "sched_setaffinity", "sched_yield", "sem_post", "sem_wait",
+    "usleep",
     *(name + suffix for suffix in ("", "f") for name in (
         "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "erf", "erfc", "exp",
         "exp2", "expm1", "fabs", "floor", "fma", "fmax", "fmaximum", "fmin", "fminimum", "fmod", "hypot", "ldexp", "log", "log10",

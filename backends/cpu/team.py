@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
+import time
 import weakref
 from collections.abc import Sequence
 
@@ -14,7 +15,7 @@ from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.schema.log import log
 
-_BLOCK = 128  # bytes of the team's memory per thread
+_BLOCK, _CLOCK, _TASK, _CPUS, _MASK_BYTES = 384, 80, 88, 128, 128  # a thread's block of the team's memory (see kernels/stalls.py)
 _RUNS = slice(8, 10)  # the int64 words that count runs
 _NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
 
@@ -87,7 +88,19 @@ def _work(worker, memory: np.ndarray, thread: int, threads: int, cpu_ids: tuple[
             os.sched_setaffinity(0, {cpu})
         except (OSError, AttributeError, ValueError, OverflowError) as error:
             log().warning("thread %d can't be bound to CPU %d: %s", thread, cpu, error)
+    _introduce(memory[_BLOCK * thread : _BLOCK * (thread + 1)], movable=not cpu_ids)
     worker(address_of(memory), thread, threads)
+
+
+def _introduce(block: np.ndarray, movable: bool) -> None:
+    """Says in a thread's block who it is."""
+    words = block.view(np.int64)
+    words[_CLOCK // 8] = time.pthread_getcpuclockid(threading.get_ident())
+    cpus = os.sched_getaffinity(0)
+    if movable and max(cpus) < 8 * _MASK_BYTES:
+        for cpu in cpus:
+            block[_CPUS + cpu // 8] |= 1 << cpu % 8
+        words[_TASK // 8] = threading.get_native_id()
 
 
 def _stop(memory: np.ndarray, workers: list[threading.Thread], quiesce) -> None:

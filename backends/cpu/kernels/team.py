@@ -10,10 +10,10 @@ Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
     program   per unit: kernel address (0: a host function, skipped), args address, chunks, unused
     counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
     stretch   program, counters, first unit, last unit + 1, helpers worth waking
-    team      one block of 128 bytes per thread.
+    team      one block of kernels/stalls.py's size per thread.
               The caller's: the job, which is its sequence number (odd while it is written), program, counters, first, last, run, stop;
               64 bytes further the last completed run, the last started run.
-              A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy
+              A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy, and what kernels/stalls.py says
 """
 
 from numba import types
@@ -30,6 +30,7 @@ from mnnx.backends.cpu.kernels.intrinsics import (
     store_i64,
 )
 from mnnx.backends.cpu.kernels.registry import kernel_factory
+from mnnx.backends.cpu.kernels.stalls import BLOCK, help_along, introduce, lay_down, moved, settle, take
 
 sem_wait = types.ExternalFunction("sem_wait", types.int32(types.intp))
 sem_post = types.ExternalFunction("sem_post", types.int32(types.intp))
@@ -52,9 +53,9 @@ def add(address, base, count):
 
 
 @inlined
-def walk(program, counters, first, last, run, thread, threads):
+def walk(team, program, counters, first, last, run, thread, threads):
     """Does what can be claimed of units first … last-1, in order; returns when all of them are done."""
-    base = run << CHUNK_BITS
+    base, block = run << CHUNK_BITS, team + BLOCK * thread
     for index in range(first, last):
         unit, lines = program + 32 * index, counters + 64 * (threads + 1) * index
         kernel, args, chunks = load_i64(unit), load_i64(unit + 8), load_i64(unit + 16)
@@ -65,12 +66,13 @@ def walk(program, counters, first, last, run, thread, threads):
         while thread != 0 and chunks == 1 and spins < _FIRST_GO_SPINS and atomic_load(lines) <= base:
             pause()
             spins += 1
+        take(block)
         ran = 0
         for turn in range(threads):
             owner = thread + turn if thread + turn < threads else thread + turn - threads
             begin = quotient(chunks * owner + threads - 1, threads)
             dealt = quotient(chunks * (owner + 1) + threads - 1, threads) - begin
-            while dealt != 0:
+            while dealt != 0 and not moved(block):
                 value = atomic_load(lines + 64 * owner)
                 claimed = max(value, base)
                 if claimed - base >= dealt:  # or a later run is on
@@ -80,12 +82,25 @@ def walk(program, counters, first, last, run, thread, threads):
                     ran += 1
         if ran != 0:
             add(done, base, ran)
+        lay_down(block)
         spins = 0
         while atomic_load(done) < base + chunks:
             pause()
             spins += 1
             if spins > _UNIT_SPINS:
-                sched_yield()
+                help_others(team, thread, threads)
+                spins = 0
+
+
+@inlined
+def help_others(team, thread, threads):
+    """For a thread that waits."""
+    any_at_work = False
+    for other in range(threads):
+        if other != thread:
+            any_at_work |= help_along(team + BLOCK * thread, team + BLOCK * other)
+    if not any_at_work:
+        sched_yield()
 
 
 @inlined
@@ -107,7 +122,7 @@ def publish(team, program, counters, first, last, run):
 @inlined
 def wake(team, threads):
     for thread in range(1, threads):
-        block = team + 128 * thread
+        block = team + BLOCK * thread
         if atomic_load(block + 64) == _SLEEPING and compare_and_swap(block + 64, _SLEEPING, _AWAKE):
             sem_post(block)
 
@@ -141,11 +156,12 @@ def make_run():
                     for chunk in range(chunks):
                         call_kernel(kernel, load_i64(unit + 8), chunk, chunks)
             return
+        introduce(team)
         number = load_i64(team + 72) + 1
         store_i64(team + 72, number)
         publish(team, program, counters, first, last, number)
         wake(team, min(threads, helpers + 1))
-        walk(program, counters, first, last, number, 0, threads)
+        walk(team, program, counters, first, last, number, 0, threads)
         atomic_store(team + 64, number)
 
     return run
@@ -155,7 +171,7 @@ def make_run():
 def make_worker():
     def worker(team, thread, threads):
         """What a worker thread does until the team stops."""
-        block, seen = team + 128 * thread, 0
+        block, seen = team + BLOCK * thread, 0
         while True:
             await_job(team, block, seen)
             atomic_store(block + 72, 1)
@@ -167,7 +183,8 @@ def make_worker():
                     break
                 pause()
             if run > atomic_load(team + 64):
-                walk(program, counters, first, last, run, thread, threads)
+                walk(team, program, counters, first, last, run, thread, threads)
+                settle(block)
             atomic_store(block + 72, 0)
             if atomic_load(team + 48) != 0:
                 return
@@ -186,7 +203,7 @@ def make_quiesce():
             wake(team, threads)
         for thread in range(1, threads):
             spins = 0
-            while atomic_load(team + 128 * thread + 72) != 0:
+            while atomic_load(team + BLOCK * thread + 72) != 0:
                 pause()
                 spins += 1
                 if spins > _UNIT_SPINS:

@@ -2,6 +2,8 @@
 
 import os
 import random
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -163,3 +165,26 @@ def test_a_worker_that_cant_be_bound_works_all_the_same(cpu, caplog):
     assert (chain.buffers == 1).all()
     team.release()
     assert [record.message.partition(":")[0] for record in caplog.records].count(f"thread 1 can't be bound to CPU {cpu}") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no affinity on this platform")
+def test_busy_neighbours_on_all_cpus_change_nothing():
+    """Workers that lose their core are moved about meanwhile; in the end they may run where they might before."""
+    spin = [sys.executable, "-c", "import os\nwhile os.getppid() != 1: pass"]
+    neighbours = [subprocess.Popen(spin) for _ in os.sched_getaffinity(0)]
+    try:
+        others = set(threading.enumerate())
+        team = Team(3)
+        chain = Chain(team, 8, 60_000, 7)
+        for run in range(1, 150):
+            chain.commands.submit(0, 8)
+            assert (chain.buffers == run).all()
+        workers = set(threading.enumerate()) - others
+        team.quiesce()
+        assert len(workers) == 2
+        assert {frozenset(os.sched_getaffinity(thread.native_id)) for thread in workers} == {frozenset(os.sched_getaffinity(0))}
+        team.release()
+    finally:
+        for neighbour in neighbours:
+            neighbour.kill()
+            neighbour.wait()
