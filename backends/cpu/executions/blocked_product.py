@@ -52,12 +52,13 @@ class TileShape(NamedTuple):
             for rows in range(1, min(width, registers) + 1)
             if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
         ]
-        best = min(shapes, key=lambda shape: (cost(shape), -shape.rows * shape.vectors))
+        costs = {shape: cost(shape) for shape in shapes}
+        best = min(shapes, key=lambda shape: (costs[shape], -shape.rows * shape.vectors))
         if width == _WIDE:
             return best
         usual = cls.best(_WIDE, blocks, lanes, registers).vectors
-        packed = min((shape for shape in shapes if shape.vectors == usual), key=cost)
-        return packed if cost(packed) < 1.1 * cost(best) else best
+        packed = min((shape for shape in shapes if shape.vectors == usual), key=costs.__getitem__)
+        return packed if costs[packed] < 1.1 * costs[best] else best
 
 
 _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
@@ -200,11 +201,11 @@ class BlockedProductPlan:
         rows_of_windows = row_table(windows, pixel_bytes, down * image_width * 4 * lanes, self._row_steps)
         masks: dict[bytes, np.ndarray] = {}
         column_table = np.zeros((len(self.starts), 3), np.int64)
-        for line, start, outside in zip(column_table, self.starts, self.outside, strict=True):
-            line[:2] = (start * windows.strides[2] - windows.begin[2]) * pixel_bytes, start * across * 4 * lanes
-            if outside.any():
-                bits = (outside.astype(np.int64) << np.arange(rows)[:, None]).sum(0)
-                line[2] = address_of(masks.setdefault(bits.tobytes(), bits[taps]))
+        column_table[:, 0] = (self.starts * windows.strides[2] - windows.begin[2]) * pixel_bytes
+        column_table[:, 1] = self.starts * (across * 4 * lanes)
+        for tile in np.flatnonzero(self.outside.any((1, 2))):
+            bits = (self.outside[tile].astype(np.int64) << np.arange(rows)[:, None]).sum(0)
+            column_table[tile, 2] = address_of(masks.setdefault(bits.tobytes(), bits[taps]))
         zeros = np.zeros(DEPTH, np.float32)
         place = (first_row * image_width + first_column) * 4 * lanes
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels

@@ -1,11 +1,9 @@
 """The argument blocks of the convolutions in the blocked layout: int64 words in this order (see blocks.py)."""
 
-from __future__ import annotations
-
-from typing import NamedTuple
+from mnnx.backends.cpu.kernels.blocks import Block
 
 
-class BlockedProduct(NamedTuple):
+class BlockedProduct(Block):
     """blocked_convolution.product: output pixels × output channels, the depth (taps × input channels of a group) in steps."""
 
     source: int
@@ -31,7 +29,7 @@ class BlockedProduct(NamedTuple):
     block_chunks: int  # into how many parts the panels of output channels are cut
 
 
-class BlockedDepthwise(NamedTuple):
+class BlockedDepthwise(Block):
     """blocked_convolution.depthwise: windows over every channel on its own."""
 
     source: int
@@ -52,7 +50,7 @@ class BlockedDepthwise(NamedTuple):
     images: int
 
 
-class BlockedWinograd(NamedTuple):
+class BlockedWinograd(Block):
     """blocked_winograd: 3×3 windows with stride 1, the output in squares."""
 
     source: int
