@@ -53,7 +53,7 @@ class BlockedWinogradPlan:
         chunks = max(fewest, 2 * threads) if threads > 1 else fewest
         panels = -(-self.blocks // self.shape.vectors)
         spills = self.weight_bytes > self.backend.target.cache_bytes // 2
-        self.apart = threads > 1 and (self.squares // chunks < 4 * rows or spills) and panels > 1
+        self.apart = threads > 1 and (self.squares // chunks < 2 * rows or spills) and panels > 1
         if self.apart:
             chunks = fewest
         self.chunks = max(1, min(chunks, self.squares // rows))
