@@ -94,8 +94,7 @@ class BlockedWinogradPlan:
 
     def pack_weights(self, w: np.ndarray) -> np.ndarray:
         """[M, C, 3, 3] → [panels of output channels][points][input channels][channels of the panel], transformed."""
-        matrix = matrices(self.square).filter
-        size = len(matrix)
+        matrix = matrices(self.square).filter.astype(np.float32)
         lanes, panel = self.lanes, self.shape.vectors * self.lanes
         taps = np.ascontiguousarray(w.reshape(self.outputs, self.channels, 9).transpose(2, 1, 0))
         packed = aligned(self.weight_bytes).view(np.float32)
@@ -103,9 +102,10 @@ class BlockedWinogradPlan:
         for first in range(0, self.blocks * lanes, panel):
             width = min(panel, self.blocks * lanes - first)
             points = packed[start : start + self.points * self.in_blocks * lanes * width].reshape(self.points, -1, width)
-            part = taps[:, :, first : first + panel].astype(np.float64)
-            rows = (matrix @ part.reshape(3, -1)).reshape(size, 3, -1)
-            points[:, : self.channels, : part.shape[2]] = (matrix @ rows).reshape(self.points, self.channels, -1)
+            part = np.ascontiguousarray(taps[:, :, first : first + panel])
+            rows = np.einsum("iy,yxn->ixn", matrix, part.reshape(3, 3, -1))  # without BLAS, whose threads start slowly
+            transformed = np.einsum("jx,ixn->ijn", matrix, rows)
+            points[:, : self.channels, : part.shape[2]] = transformed.reshape(self.points, *part.shape[1:])
             start += points.size
         return packed
 
