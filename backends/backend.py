@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -16,12 +16,13 @@ from mnnx.backends.mapped import forget_pages
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.records import Row
 
 Specs = Sequence[Spec | None]
 Tensors = Sequence[DeviceTensor | None]
 
 
-class Layouts(NamedTuple):
+class Layouts(Row):
     """One way to run an op: the layout of each input and of each output (`DeviceTensor.layout`; 0 also for what is left out).
 
     `saves`: how much faster than with plain tensors the execution is that way, as bytes of memory traffic; the planner weighs it against

@@ -36,7 +36,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from types import CodeType
-from typing import NamedTuple
 
 import numpy as np
 
@@ -44,9 +43,10 @@ from mnnx.backends import elementwise_functions as functions
 from mnnx.schema.ops import activation, arithmetic, cast, comparison
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, SMALL_FLOATS, SMALL_INTEGERS
+from mnnx.schema.records import Row
 
 
-class Expression(NamedTuple):
+class Expression(Row):
     """`text` over inputs named by the letters of `inputs`; `compute` overrides the compute dtype that follows from the inputs."""
 
     text: str

@@ -6,9 +6,7 @@ Offsets are assigned greedily, largest buffer first, each at the lowest offset w
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
-from mnnx.schema.records import Record
+from mnnx.schema.records import Record, Row
 
 ALIGNMENT = 64
 
@@ -22,7 +20,7 @@ class Buffer(Record):
     offset: int = 0
 
 
-class MemoryPlan(NamedTuple):
+class MemoryPlan(Row):
     """arena_bytes is what the plan takes; lower_bound_bytes, the largest sum of buffers alive at one step, is what any plan must take."""
 
     arena_bytes: int

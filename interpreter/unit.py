@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from mnnx.backends.backend import Execution
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import Op
-from mnnx.schema.records import Record
+from mnnx.schema.records import Record, Row
 
 
 class CallbackStop(Exception):
@@ -32,7 +32,7 @@ class HostValue:
         return self._value.copy() if isinstance(self._value, np.ndarray) else self._value
 
 
-class OperatorInfo(NamedTuple):
+class OperatorInfo(Row):
     """What a callback is told of the op that is about to run, or has run. flops: see `Op.flops`."""
 
     name: str
@@ -47,7 +47,7 @@ class OperatorInfo(NamedTuple):
         return self.type
 
 
-class Placement(NamedTuple):
+class Placement(Row):
     """Where an op runs. dtype: of its first output; reason: why it isn't on the session's main backend, empty where it is."""
 
     op: str

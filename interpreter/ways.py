@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from mnnx.backends.backend import Layouts
 from mnnx.backends.blocked import blocked_bytes, same_bytes, tensor_bytes
@@ -11,12 +10,13 @@ from mnnx.interpreter.geometry.blocked import rewrite_blocked
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.values import Values
 from mnnx.schema.ops.base import Spec
+from mnnx.schema.records import Row
 
 #: What it costs to have one more unit.
 _UNIT = 8192
 
 
-class Way(NamedTuple):
+class Way(Row):
     """Layouts, the step that runs with them (another one in a movement's place), and the cost of that, repacking left aside."""
 
     layouts: Layouts

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, NamedTuple, get_args, get_origin
+from typing import Any, get_args, get_origin
 
 import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Subgraph
+from mnnx.schema.records import Row
 
 #: AttributeKind of mnnx.fbs.
 NONE, INT, FLOAT, STRING, DTYPE, TENSOR, GRAPH, INTS, FLOATS, STRINGS, INT_LISTS = range(11)
@@ -30,7 +31,7 @@ _KINDS = {
 }
 
 
-class Attribute(NamedTuple):
+class Attribute(Row):
     """The fields of mnnx.fbs' Attribute, in their order."""
 
     name: str

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from mnnx.schema import dtypes
-from mnnx.schema.records import Record
+from mnnx.schema.records import Record, Row
 
 IDENTIFIER = b"MNNX"
 FORMAT_VERSION = 1
@@ -34,13 +34,13 @@ MAX_DEPTH = 32
 LARGEST_BYTE = {"bool": 1, "int2": 3, "uint2": 3, "int4": 15, "uint4": 15, "float4_e2m1fn": 15}
 
 
-class Vector(NamedTuple):
+class Vector(Row):
     """A vector of scalars (a struct format character), of strings ("string") or of tables."""
 
     element: str | Table
 
 
-class Field(NamedTuple):
+class Field(Row):
     """A field: a scalar (a struct format character), a "string", a Vector or a Table; and what an absent one reads as."""
 
     name: str

@@ -11,9 +11,10 @@ from functools import partial
 from operator import add, itemgetter
 from struct import Struct, calcsize, unpack_from
 from struct import error as struct_error
-from typing import Any, NamedTuple
+from typing import Any
 
 from mnnx.schema.layout import Table, Vector
+from mnnx.schema.records import Row
 
 _U32 = Struct("<I").unpack_from
 _I32 = Struct("<i").unpack_from
@@ -36,7 +37,7 @@ def _outside() -> Damage:
     return Damage("an offset points outside the file")
 
 
-class _Plan(NamedTuple):
+class _Plan(Row):
     """How to read the tables that share a vtable."""
 
     size: int  # bytes of a table

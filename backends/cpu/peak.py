@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.program import CpuCommandList
 from mnnx.backends.cpu.target import Target
 from mnnx.backends.cpu.team import Team
+from mnnx.schema.records import Row
 
 _TURNS = 100_000
 #: What is read is twice the last cache, within these bounds.
@@ -19,7 +19,7 @@ _LEAST_BYTES, _MOST_BYTES = 64 << 20, 256 << 20
 _SECONDS = 0.3
 
 
-class Peak(NamedTuple):
+class Peak(Row):
     """float32 operations per second (a multiply-add counts as two), and bytes per second, on all threads together."""
 
     flops: float

@@ -9,13 +9,14 @@ from __future__ import annotations
 import functools
 import os
 import sys
-from typing import Any, NamedTuple
+from typing import Any
 
 from mnnx.backends.cpu import host_features
 from mnnx.errors import BackendError
+from mnnx.schema.records import Row
 
 
-class Level(NamedTuple):
+class Level(Row):
     """An instruction set. `cpu` and `flags` are LLVM's; `needs` the features of `host_features` that a CPU of the level has.
 
     `caches`: sizes of the L2 cache that plans tell apart, rising. They are few, so that a bundle can have the kernels for all of them.
@@ -68,7 +69,7 @@ _MODES = {"vnni": ("avx512vnni", "avxvnni"), "dotprod": ("dotprod",)}
 _CACHES = (32 << 10, 512 << 10, 0)
 
 
-class Target(NamedTuple):
+class Target(Row):
     """A machine. `tune`: LLVM's name of the core to schedule for (empty: any); `caches`: bytes of L1d, of a core's part of L2, of L3."""
 
     name: str

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mnnx.backends.cpu.target import Target
+from mnnx.schema.records import Row
 
 _TINY = np.finfo(np.float32).tiny
 
@@ -18,7 +17,7 @@ def flushed(weights: np.ndarray) -> np.ndarray:
     return weights
 
 
-class Tiling(NamedTuple):
+class Tiling(Row):
     """A tile is `rows` rows × `vectors` vectors of `lanes` floats; `fma`: whether multiply-adds are one instruction.
 
     `dot`: how products of bytes are made (a mode of kernels/dot.py).
@@ -99,6 +98,8 @@ class Tiling(NamedTuple):
         """b [..., K, N] → [..., N / columns, K, columns], missing columns zero: how the right operand of a product is read."""
         *batch, k, n = b.shape
         panels = -(-n // self.columns)
-        packed = np.zeros((*batch, k, panels * self.columns), b.dtype)
-        packed[..., :n] = b
-        return np.ascontiguousarray(np.moveaxis(flushed(packed).reshape(*batch, k, panels, self.columns), -2, -3))
+        packed = np.zeros((*batch, panels, k, self.columns), b.dtype)
+        for panel in range(panels):  # one at a time: what is copied once more stays in the cache
+            part = b[..., panel * self.columns : (panel + 1) * self.columns]
+            packed[..., panel, :, : part.shape[-1]] = flushed(part.copy("K"))
+        return packed

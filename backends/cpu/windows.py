@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mnnx.backends.cpu.kernels.blocks import Geometry
 from mnnx.schema.ops.windows import ConvGeometry
+from mnnx.schema.records import Row
 
 Three = tuple[int, int, int]
 _MOST_TAPS = 1 << 16
 
 
-class Windows(NamedTuple):
+class Windows(Row):
     """Windows over D × H × W images. Dims in which nothing slides (size, kernel and output 1) are left out of the original ones."""
 
     input: Three

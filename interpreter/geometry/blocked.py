@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,9 +19,10 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.raster import FILL, Raster, Region
 from mnnx.schema.ops.shape import Concat, Split
 from mnnx.schema.ops.slicing import Pad, Slice
+from mnnx.schema.records import Row
 
 
-class Run(NamedTuple):
+class Run(Row):
     """Indices of one dim that are moved: the first and the step in the source, the first in the target, how many."""
 
     source: int

@@ -15,7 +15,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from mnnx.interpreter.geometry.region import tidy
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.raster import Raster, Region
+from mnnx.schema.records import Row
 
 #: A movement that takes more regions than this is left to the op's own execution.
 MOST_REGIONS = 256
@@ -30,7 +31,7 @@ MOST_REGIONS = 256
 Specs = Sequence[Spec | None]
 
 
-class Filled(NamedTuple):
+class Filled(Row):
     """Regions some of which read the constant `fill` (source index FILL)."""
 
     regions: Iterable[Region]

@@ -1,18 +1,17 @@
 """Attention and rotary position embeddings. H heads of size D; K and V may have fewer heads than Q (grouped queries)."""
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS
 from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
+from mnnx.schema.records import Row
 
 _INT64 = np.dtype(np.int64)
 
 
-class AttentionSizes(NamedTuple):
+class AttentionSizes(Row):
     """The sizes of one attention: `keys` are the new ones, `total` those with the past ones before them."""
 
     batch: int

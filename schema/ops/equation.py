@@ -1,14 +1,14 @@
 """Einsum equations, parsed against the shapes of their operands."""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from mnnx.schema.ops.base import require
+from mnnx.schema.records import Row
 
 MAX_LABELS = 52
 
 
-class Equation(NamedTuple):
+class Equation(Row):
     """Labels are ints: letters in order of appearance, and one for each dim that an ellipsis stands for.
 
     `terms` has the labels of each operand's dims, `output` those of the result, `sizes` the size of each label (dims of size 1 that

@@ -15,17 +15,17 @@ The contract of a Raster kernel:
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import numpy as np
 
 from mnnx.schema.ops.base import Op, Spec, require
+from mnnx.schema.records import Row
 
 FILL = -1
 MAX_DIMS = 8
 
 
-class Region(NamedTuple):
+class Region(Row):
     """For every index i below `size`: target[target_offset + Σ iₖ·target_strides[k]] = source[source_offset + Σ iₖ·source_strides[k]]."""
 
     source_index: int

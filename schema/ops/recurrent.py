@@ -7,12 +7,13 @@ sequence of length 0. With layout 1 N comes first everywhere. A reverse directio
 
 import math
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
+from mnnx.schema.records import Row
 
 #: The activations that recurrent ops know: their default alpha and beta, None where they have none.
 ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
@@ -31,7 +32,7 @@ ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 _BY_LOWER = {name.lower(): name for name in ACTIVATIONS}
 
 
-class Activation(NamedTuple):
+class Activation(Row):
     """One activation with its parameters; those that it doesn't have are 0."""
 
     name: str

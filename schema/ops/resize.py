@@ -1,13 +1,13 @@
 """Resize: its shape rule, and where each output position looks in the input (`taps`), which is all a kernel needs for any mode."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mnnx.schema.ops.axes import normalize_axes, require_vector
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.rules import LIMIT
+from mnnx.schema.records import Row
 
 MODES = ("nearest", "linear", "cubic")
 NEAREST_MODES = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -23,7 +23,7 @@ TRANSFORMATIONS = (
 )
 
 
-class Scaling(NamedTuple):
+class Scaling(Row):
     """How one dim is resized: `size` positions over an input of `dim`, `scale` apart; a crop from `start` to `end` (fractions of it)."""
 
     dim: int
@@ -33,7 +33,7 @@ class Scaling(NamedTuple):
     end: float = 1.0
 
 
-class Taps(NamedTuple):
+class Taps(Row):
     """For each output position of a dim, the input positions (size, n) that it is made of, and their float64 weights, None for n = 1.
 
     `outside` marks positions that take the extrapolation value instead; None where there is none.

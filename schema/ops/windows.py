@@ -6,17 +6,17 @@ all begins, then all ends.
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.rules import LIMIT
+from mnnx.schema.records import Row
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 Sizes = tuple[int, ...]
 
 
-class ConvGeometry(NamedTuple):
+class ConvGeometry(Row):
     """Where every window of a convolution, a transposed convolution or a pooling lies.
 
     Output position o of a dim reads (transposed: input position o is added to) the positions

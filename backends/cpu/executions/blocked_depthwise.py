@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
-from mnnx.backends.cpu.executions.blocked_rows import row_table
+from mnnx.backends.cpu.executions.blocked_tables import row_table
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import BlockedDepthwise
 from mnnx.backends.cpu.windows import Windows

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple
 
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned, arguments
-from mnnx.backends.cpu.executions.blocked_rows import row_table
+from mnnx.backends.cpu.executions.blocked_tables import column_tiles, row_table, step_places
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import BlockedProduct
 from mnnx.backends.cpu.windows import Windows
+from mnnx.schema.records import Row
 
 #: Chunks of work for each thread, where there is enough of it.
 _CHUNKS = 4
@@ -24,7 +24,7 @@ DEPTH, _PLAIN_DEPTH = 8, 9
 _STEP_CYCLES = 0.5
 
 
-class TileShape(NamedTuple):
+class TileShape(Row):
     """`rows` pixels × `vectors` blocks of channels."""
 
     rows: int
@@ -39,25 +39,22 @@ class TileShape(NamedTuple):
         `vectors` than that for very wide rows must be worth packing the weights for it.
         """
 
-        def cost(shape: TileShape) -> float:
-            whole, tail = divmod(blocks, shape.vectors)
-            cycles = -(-width // shape.rows) * (
-                whole * tile_cycles(shape.rows, shape.vectors) + (tile_cycles(shape.rows, tail) if tail else 0)
-            )
-            return cycles * (1.0 if shape.rows in _USUAL_ROWS else 1.05) * (1.04 if tail else 1.0)
-
-        shapes = [
-            cls(rows, vectors)
-            for vectors in range(1, min(blocks, 4) + 1)
-            for rows in range(1, min(width, registers) + 1)
-            if rows * vectors + vectors + (rows if lanes == 4 else 1) <= registers  # sums, a row of weights, and pixels
-        ]
-        costs = {shape: cost(shape) for shape in shapes}
-        best = min(shapes, key=lambda shape: (costs[shape], -shape.rows * shape.vectors))
+        costs: dict[TileShape, float] = {}
+        # Of the numbers of rows that need equally many tiles only the least matters, and the usual ones.
+        useful = {-(-width // tiles) for tiles in range(1, min(width, registers) + 1)} if width <= registers else range(1, registers)
+        for vectors in range(1, min(blocks, 4) + 1):
+            whole, tail = divmod(blocks, vectors)
+            for rows in sorted({*useful, *_USUAL_ROWS}):
+                if rows > width or rows * vectors + vectors + (rows if lanes == 4 else 1) > registers:
+                    break  # sums, a row of weights, and pixels
+                cycles = whole * tile_cycles(rows, vectors) + (tile_cycles(rows, tail) if tail else 0)
+                unusual, uneven = (1.0 if rows in _USUAL_ROWS else 1.05), (1.04 if tail else 1.0)
+                costs[cls(rows, vectors)] = -(-width // rows) * cycles * unusual * uneven
+        best = min(costs, key=lambda shape: (costs[shape], -shape.rows * shape.vectors))
         if width == _WIDE:
             return best
         usual = cls.best(_WIDE, blocks, lanes, registers).vectors
-        packed = min((shape for shape in shapes if shape.vectors == usual), key=costs.__getitem__)
+        packed = min((shape for shape in costs if shape.vectors == usual), key=costs.__getitem__)
         return packed if costs[packed] < 1.1 * costs[best] else best
 
 
@@ -65,13 +62,14 @@ _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
 _WIDE = 5040  # a multiple of most numbers of rows
 
 
+@functools.cache
 def tile_cycles(rows: int, vectors: int) -> float:
     """Of one multiply-add of a tile, where two of them and two loads start in a cycle and each takes four; a little more for each load,
     most of all for those of weights, which may come from the L2 cache."""
     return max(rows * vectors / 2, (rows + vectors) / 2, 4) + 0.08 * rows + 0.25 * vectors
 
 
-class Grid(NamedTuple):
+class Grid(Row):
     """The pixels of a larger image that a product computes: `start`, and the next ones `step` pixels further down and across."""
 
     size: tuple[int, int]
@@ -108,18 +106,6 @@ class BlockedProductPlan:
         else:
             taps = self.channels * self.kernel_width
             self.depth, self.run = next(n for n in range(min(taps, _PLAIN_DEPTH), 0, -1) if taps % n == 0), 1
-
-    def _find_edges(self) -> None:
-        """The columns of tiles: their starts, and which rows of a tile lie outside for each tap of a kernel row."""
-        windows, rows = self.windows, self.shape.rows
-        starts = [min(first, self.width - rows) for first in range(0, self.width, rows)]
-        positions = np.array(starts)[:, None, None] + np.arange(rows)[:, None]
-        columns = positions * windows.strides[2] - windows.begin[2] + np.arange(self.kernel_width) * windows.dilations[2]
-        self.starts = np.array(starts, np.int64)
-        self.outside = (columns < 0) | (columns >= windows.input[2])  # [tiles, rows, taps]
-        rows_outside = np.flatnonzero(self.outside.any((0, 2)))
-        edges = max((int(min(row + 1, rows - row)) for row in rows_outside), default=0)
-        self.edges = max(edges, 1) if windows.strides[2] > 1 else edges  # one kernel for all windows of a stride
 
     #: Working memory needed.
     scratch_bytes = 0
@@ -178,34 +164,17 @@ class BlockedProductPlan:
             return self.kernel_width * self.channel_steps
         return self.channels * self.kernel_width // self.depth
 
-    def _places(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where each run of floats begins, in bytes from the first pixel of the window, and its column among the taps of a kernel row."""
-        windows, lanes = self.windows, self.lanes if self.blocked else 1
-        rows, taps, channels = np.ix_(range(self.kernel_height), range(self.kernel_width), range(0, self.channels, self.run))
-        if not self.blocked:
-            taps, channels = taps.swapaxes(1, 2), channels.swapaxes(1, 2)
-        pixels = channels // lanes * math.prod(windows.input) + rows * windows.dilations[1] * windows.input[2] + taps * windows.dilations[2]
-        offsets = 4 * (pixels * lanes + channels % lanes)
-        return offsets.astype(np.int64).ravel(), np.broadcast_to(taps, offsets.shape).ravel()
-
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int = 0
     ) -> None:
         """Records the unit. `weights`, `bias`: as packed; `epilogue`: kind and parameters; the others are addresses (residual 0: none)."""
         windows, lanes, rows, vectors = self.windows, self.lanes, self.shape.rows, self.shape.vectors
-        self._find_edges()
         kind, parameters = epilogue
         pixel_bytes = 4 * lanes if self.blocked else 4
-        places, taps = self._places()
         (image_height, image_width), (first_row, first_column), (down, across) = self.grid
+        places, taps = step_places(windows, self.channels, self.run, lanes if self.blocked else 1)
         rows_of_windows = row_table(windows, pixel_bytes, down * image_width * 4 * lanes, self._row_steps)
-        masks: dict[bytes, np.ndarray] = {}
-        column_table = np.zeros((len(self.starts), 3), np.int64)
-        column_table[:, 0] = (self.starts * windows.strides[2] - windows.begin[2]) * pixel_bytes
-        column_table[:, 1] = self.starts * (across * 4 * lanes)
-        for tile in np.flatnonzero(self.outside.any((1, 2))):
-            bits = (self.outside[tile].astype(np.int64) << np.arange(rows)[:, None]).sum(0)
-            column_table[tile, 2] = address_of(masks.setdefault(bits.tobytes(), bits[taps]))
+        columns = column_tiles(windows, rows, taps, pixel_bytes, across * 4 * lanes)
         zeros = np.zeros(DEPTH, np.float32)
         place = (first_row * image_width + first_column) * 4 * lanes
         in_pixels, in_blocks = math.prod(windows.input), -(-self.channels // lanes) * lanes if self.blocked else self.channels
@@ -217,7 +186,7 @@ class BlockedProductPlan:
             image_bytes=4 * self.groups * in_blocks * in_pixels,
             group_bytes=4 * in_blocks * in_pixels,
             row_table=address_of(rows_of_windows),
-            column_table=address_of(column_table),
+            column_table=address_of(columns.table),
             column_tiles=self.column_tiles,
             tiles=tiles,
             places=address_of(places),
@@ -237,12 +206,12 @@ class BlockedProductPlan:
         )
         product = kernel(
             "blocked_convolution.product", rows=rows, vectors=vectors, tail=self.tail, lanes=lanes, fma=self.backend.target.fma, kind=kind,
-            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, run=self.run, edges=self.edges, across=across,
+            row_bytes=pixel_bytes * windows.strides[2], depth=self.depth, run=self.run, edges=columns.edges, across=across,
         )  # fmt: skip
         tasks = self.images * self.groups * -(-tiles // panel_tiles) * block_chunks
         work = self.images * self.groups * tiles * rows * self.blocks * self.run * len(places)
         chunks = min(tasks, self.backend.chunks(work))
-        keep = (places, rows_of_windows, column_table, list(masks.values()), zeros, weights, bias, parameters)
+        keep = (places, rows_of_windows, columns, zeros, weights, bias, parameters)
         self.backend.commands.record(product, arguments(*values), chunks, keep)
 
     def _divide(self, tiles: int, panels: int) -> tuple[int, int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,11 +12,12 @@ from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
+from mnnx.schema.records import Row
 
 _INT32 = np.dtype("int32")
 
 
-class Weights(NamedTuple):
+class Weights(Row):
     """Packed weights, their sums per column (or row of a convolution), their zero points negated (None: all 0)."""
 
     panels: np.ndarray
@@ -25,7 +25,7 @@ class Weights(NamedTuple):
     factors: np.ndarray | None
 
 
-class Zero(NamedTuple):
+class Zero(Row):
     """The zero point of the left operand: its address (0: none) and the operand's dtype."""
 
     address: int

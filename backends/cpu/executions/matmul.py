@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -17,13 +16,14 @@ from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
+from mnnx.schema.records import Row
 
 _FLOAT32 = np.dtype("float32")
 #: Fewer rows of a than this read a computed b in place rather than to pack it first.
 _ROWS_WORTH_PACKING = 6
 
 
-class Operands(NamedTuple):
+class Operands(Row):
     """activation(alpha * a' @ b' + bias + residual): which input is what (an index or None), and how much each counts."""
 
     transpose_a: bool = False
@@ -170,7 +170,7 @@ class ProductExecution(Execution):
     def _pack(self, b: np.ndarray) -> np.ndarray:
         """The panels of a constant b."""
         b = b.reshape(-1, 1) if b.ndim == 1 else np.swapaxes(b, -1, -2) if self.operands.transpose_b else b
-        return self.tiling.pack_columns(b * _FLOAT32.type(self.operands.alpha))
+        return self.tiling.pack_columns(b if self.operands.alpha == 1 else b * _FLOAT32.type(self.operands.alpha))
 
     def _transposed(self, a: DeviceTensor, target: int) -> int:
         """Copies the transposed matrices of a, and returns where to."""

@@ -5,25 +5,12 @@ numba: the running side reads this module too.
 """
 
 import math
-from typing import Any, ClassVar
+
+from mnnx.schema.records import Row
 
 
-class Block(tuple):
-    """A tuple whose fields are given by their place or their name; cheaper to define than a NamedTuple."""
-
-    _fields: ClassVar[tuple[str, ...]]
-
-    def __init_subclass__(cls) -> None:
-        cls._fields = tuple(cls.__annotations__)
-
-    def __new__(cls, *values: Any, **named: Any):
-        rest = cls._fields[len(values) :]
-        if named.keys() != set(rest) or len(values) > len(cls._fields):
-            raise TypeError(f"{cls.__name__} has the fields {', '.join(cls._fields)}")
-        return super().__new__(cls, (*values, *(named[name] for name in rest)))
-
-    def _replace(self, **changes: Any):
-        return type(self)(**(dict(zip(self._fields, self, strict=True)) | changes))
+class Block(Row):
+    """The words of an argument block."""
 
 
 class Product(Block):

@@ -8,15 +8,15 @@ pairs ±p.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
+
+from mnnx.schema.records import Row
 
 #: Outputs → the finite points.
 POINTS = {2: (0.0, 1.0, -1.0), 4: (0.0, 0.75, -0.75, 1.5, -1.5)}
 
 
-class Matrices(NamedTuple):
+class Matrices(Row):
     """float64: `output` Aᵀ [m, m + 2], `filter` G [m + 2, 3], `input` Bᵀ [m + 2, m + 2]."""
 
     output: np.ndarray

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.regex import compiled
 from mnnx.schema.ops.text import RegexFullMatch, StringConcat, StringNormalizer, StringSplit, TfIdfVectorizer
+from mnnx.schema.records import Row
 
 _MOST_PARTS = 1 << 28  # what a result may hold, padding included
 
@@ -53,7 +53,7 @@ def regex_full_match(op: RegexFullMatch, x: np.ndarray) -> np.ndarray:
     return np.array([pattern.full_match(text) for text in x.reshape(-1)], bool).reshape(x.shape)
 
 
-class _Trie(NamedTuple):
+class _Trie(Row):
     """The pool's n-grams: `keys` (sorted) are state * tokens + token, `following` the states they lead to; 0 is the root."""
 
     tokens: dict[object, int]

@@ -3,11 +3,11 @@
 import itertools
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
 
 from mnnx.schema.ops.windows import ConvGeometry
+from mnnx.schema.records import Row
 
 #: Columns are made for so many elements at a time, so that working memory stays small beside what an op reads and writes.
 COLUMN_ELEMENTS = 1 << 23
@@ -15,7 +15,7 @@ COLUMN_ELEMENTS = 1 << 23
 _ALL = (slice(None), slice(None))
 
 
-class Tap(NamedTuple):
+class Tap(Row):
     """Tap `index` of the windows in `windows`, and the positions it reads for them; all inside the input."""
 
     index: int
