@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.mapped import forget_pages
+from mnnx.backends.prepared import PreparedWeights
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.ops.base import Op, Spec
@@ -93,10 +94,12 @@ class Creators:
 
 
 class SharedWeights:
-    """Packed weights that the sessions of one model share, each made once. `model`: the model's file, where it has one."""
+    """Packed weights that the sessions of one model share, each made once. `model`: the model's file, where it has one; `prepared`: what
+    was packed before, and lies on disk."""
 
-    def __init__(self, model: Path | None = None) -> None:
+    def __init__(self, model: Path | None = None, prepared: PreparedWeights | None = None) -> None:
         self.model = model
+        self._prepared = prepared
         self.packed: dict[Any, tuple[np.ndarray, Any]] = {}
         self.lock = threading.RLock()
 
@@ -105,8 +108,11 @@ class SharedWeights:
         where = (key, array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         with self.lock:
             if where not in self.packed:
-                self.packed[where] = (array, pack(array))  # the array stays, so that its address stays its own
-                forget_pages(array)
+                found = None if self._prepared is None else self._prepared.find(key, array)
+                if found is None:
+                    found = pack(array)
+                    forget_pages(array)
+                self.packed[where] = (array, found)  # the array stays, so that its address stays its own
             return self.packed[where][1]
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.backends.backend import Backend, SharedWeights, Specs
+from mnnx.backends.prepared import PreparedWeights
 from mnnx.errors import BackendError, LimitExceeded
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.faults import blaming
@@ -40,7 +41,7 @@ class LoadedModel:
         self.model = model
         self.path = path
         self.constants = SharedConstants()
-        self.weights = SharedWeights(path)
+        self.weights = SharedWeights(path, None if path is None else PreparedWeights(path, model))
 
     @cached_property
     def indices(self) -> dict[str, int]:

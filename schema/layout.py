@@ -133,6 +133,7 @@ MODEL = _table(
     constants=(Vector(CONSTANT), ()),
     removed=(Vector(REMOVED_VALUE), ()),
     sidecar=(SIDECAR_FILE, None),
+    weights_sha256=(Vector("B"), ()),
 )
 
 

@@ -67,4 +67,5 @@ class Model(Record):
     opset: int = 0
     metadata: dict[str, str] = dict
     removed: list[RemovedValue] = list
-    buffer: object = None  # keeps the mapped file alive
+    buffer: Sequence[memoryview] = ()  # the mapped weights: those of the file, those of its sidecar
+    fingerprint: str = ""  # tells this file from all others, their weights included; empty where it holds no checksum of its weights

@@ -21,6 +21,7 @@ import numpy as np
 
 from mnnx.errors import ModelFormatError
 from mnnx.schema import attributes, dtypes, layout
+from mnnx.schema.hashing import blake2b
 from mnnx.schema.model import Dim, Graph, Model, Node, RemovedValue, Value
 from mnnx.schema.ops.base import find
 from mnnx.schema.walk import Damage, Walk
@@ -134,14 +135,19 @@ class _Reader:
     def model(self) -> Model:
         """The model. Raises ModelFormatError."""
         structure, weights = self.header()
+        data = bytes(self._view[:structure])
         try:
-            row = Walk(bytes(self._view[:structure])).root(layout.MODEL)
+            row = Walk(data).root(layout.MODEL)
         except Damage as damage:
             raise ModelFormatError(f"{self._name}: the file is damaged: {damage}") from None
         try:
-            return self._model(layout.aligned(structure), weights, *row[3:])
+            model = self._model(layout.aligned(structure), weights, *row[3:])
         except Damage as damage:
             raise ModelFormatError(f"{self._name}: {damage}") from damage.__cause__
+        *_, sidecar, checksum = row
+        if sidecar or checksum or not weights:
+            model.fingerprint = blake2b(data).hexdigest()
+        return model
 
     def _model(
         self,
@@ -155,6 +161,7 @@ class _Reader:
         constants: list,
         removed: list,
         sidecar: list | None,
+        weights_sha256: tuple[int, ...],
     ) -> Model:
         self._regions[layout.WEIGHTS] = self._view[start : start + weights]
         if sidecar:

@@ -147,8 +147,16 @@ class _Contents:
                     self._constants,
                     [(removed.name, removed.by_pass, removed.keep_level) for removed in model.removed],
                     sidecar,
+                    () if sidecar else self._checksum(),
                 ]
             )
+
+    def _checksum(self) -> bytes:
+        """The SHA-256 of the weights as they lie behind the structure."""
+        checksum = hashlib.sha256()
+        for block in self.blocks(0):
+            checksum.update(block)
+        return checksum.digest()
 
     def write(self, file: BinaryIO) -> None:
         """Writes a whole file."""

@@ -14,7 +14,7 @@ import mnnx
 from mnnx.backends.cpu import bundle, kernel_bundles
 from mnnx.backends.cpu.target import Target
 from mnnx.tools.feeds import FeedOptions
-from mnnx.tools.kernels import common_kernels, kernels_of
+from mnnx.tools.kernels import common_kernels, plan
 from tests.networks import NETWORKS
 
 TARGETS = ("x86-64-v2", "x86-64-v3", "x86-64-v4", "armv8")
@@ -38,7 +38,7 @@ def make_bundle(name: str, models: list[tuple[Path, FeedOptions]]) -> str:
     target, (package, _) = Target.named(name), kernel_bundles.folders()
     kernels = common_kernels(target)
     for path, feeds in models:
-        kernels |= kernels_of(path, target, feeds)
+        kernels |= plan(path, target, feeds)[0]
     output = package / f"{name}.so"
     compiled = bundle.build(list(kernels), target, output)
     return f"{output}: {len(kernels)} kernels ({compiled} compiled now), {output.stat().st_size >> 10} KiB"

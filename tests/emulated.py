@@ -24,7 +24,7 @@ from mnnx.backends.cpu.compiler import C_LIBRARY
 from mnnx.backends.cpu.elf import undefined_symbols
 from mnnx.backends.cpu.target import Target
 from mnnx.tools.feeds import FeedOptions, make_feed
-from mnnx.tools.kernels import kernels_of
+from mnnx.tools.kernels import plan
 from tests.networks import mobilenet_like, resnet_like, squeezenet_like, transformer_like
 
 WHEELS = ("numpy", "ml_dtypes", "flatbuffers")
@@ -92,7 +92,7 @@ def _models(folder: Path, paths: list[str]) -> Iterator[tuple[Path, FeedOptions]
 
 def _make_bundle(folder: Path, name: str, models: list[tuple[Path, FeedOptions]]) -> None:
     target = Target.named(name)
-    kernels = {kernel: None for path, options in models for kernel in kernels_of(path, target, options)}
+    kernels = {kernel: None for path, options in models for kernel in plan(path, target, options)[0]}
     for old in folder.glob("*.so"):
         old.unlink()
     path = kernel_bundles.beside_models(folder, name)

@@ -33,16 +33,19 @@ def command() -> None:
 @click.option("--target", "targets", multiple=True, metavar="NAME", help="A machine: `host` (the default), a level, or a board.")
 @click.option("-o", "--output", metavar="DIR", help="Where to write the bundles.")
 @click.option("--common", is_flag=True, help="Add the kernels that networks commonly need; so it is without MODELS.")
+@click.option("--weights/--no-weights", default=True, show_default=True, help="Pack the models' weights too.")
 @feed_options
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def build_command(
-    models: tuple[str, ...], targets: tuple[str, ...], output: str | None, common: bool, feeds: FeedOptions, quiet: bool
+    models: tuple[str, ...], targets: tuple[str, ...], output: str | None, common: bool, weights: bool, feeds: FeedOptions, quiet: bool
 ) -> None:
     """Make one bundle per target: a shared library with exactly the kernels that MODELS (.mnnx, or .onnx) need for the given input shapes.
 
     Without --output, the bundle of one model lies beside it, where its sessions find it; that of several models, or of none, in the
-    cache folder.
+    cache folder. With --weights, the weights of every .mnnx model are packed for the target, into a file beside the model (or in --output)
+    that sessions map into memory instead of packing them.
     """
+    from mnnx.backends import prepared
     from mnnx.backends.cpu import bundle, kernel_bundles
     from mnnx.tools.models import mnnx_file
     from mnnx.tools.tables import size
@@ -52,7 +55,12 @@ def build_command(
         found: dict[Kernel, None] = {}
         for model in models:
             with mnnx_file(model) as file:
-                found |= kernels_of(file, target, feeds)
+                path = prepared.beside_model(Path(model), name)
+                path = path if output is None else Path(output) / path.name
+                kernels, nbytes = plan(file, target, feeds, path if weights and Path(model).suffix == ".mnnx" else None)
+                found |= kernels
+                if nbytes and not quiet:
+                    click.echo(f"{path}: packed weights, {size(nbytes)}")
         if common or not models:
             found |= common_kernels(target)
         if len(models) == 1:
@@ -142,18 +150,23 @@ def clear_command() -> None:
     click.echo(f"removed {size(nbytes)} from {kernel_cache.default_folder()}")
 
 
-def kernels_of(file: Path, target: Target, feeds: FeedOptions) -> dict[Kernel, None]:
-    """The kernels that sessions on an .mnnx file ask for on a machine, whatever their number of threads."""
+def plan(file: Path, target: Target, feeds: FeedOptions, packed: Path | None = None) -> tuple[dict[Kernel, None], int]:
+    """The kernels that sessions on an .mnnx file ask for on a machine, whatever their number of threads.
+
+    Writes the weights as they pack them to the file `packed`; returns its size too.
+    """
     import mnnx
-    from mnnx.backends.backend import temporary_backend
+    from mnnx.backends import prepared
+    from mnnx.backends.backend import SharedWeights, temporary_backend
     from mnnx.backends.cpu.recording import RecordingBackend
 
     found: dict[Kernel, None] = {}
+    weights = SharedWeights()
     with mnnx.Interpreter.from_file(file) as interpreter:
         for variant, threads in itertools.product(target.variants, _THREADS):
 
             def recording(config, shared, target=variant) -> RecordingBackend:
-                return RecordingBackend(config, shared, target, found)
+                return RecordingBackend(config, weights, target, found)
 
             config = mnnx.ScheduleConfig(backend="cpu-recording", backup="cpu-recording", num_threads=threads)
             with temporary_backend("cpu-recording", recording), interpreter.create_session(config) as session:
@@ -163,7 +176,7 @@ def kernels_of(file: Path, target: Target, feeds: FeedOptions) -> dict[Kernel, N
                     if session.is_planned:
                         continue
                 session.run(feed)  # what depends on data is planned when the data are there
-    return found
+        return found, 0 if packed is None else prepared.write(packed, interpreter.model, weights.packed)
 
 
 def common_kernels(target: Target) -> dict[Kernel, None]:

@@ -80,7 +80,7 @@ class CpuBackend(Backend):
 
     def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:
         """`pack(array)` for a weight, made once for all sessions of the model; `key` names the way of packing."""
-        return self._shared.get(key, array, pack)
+        return self._shared.get((self.target.level.name, key), array, pack)
 
     def chunks(self, work: float, least: float = 3e3) -> int:
         """How many parts to make of a unit of `work` units (each about the time of one vector instruction): a few per thread, so that a

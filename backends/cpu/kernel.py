@@ -19,12 +19,8 @@ from typing import Any
 from mnnx.backends.cpu import kernel_bundles, kernel_cache
 from mnnx.backends.cpu.target import Level, Target
 from mnnx.errors import BackendError
+from mnnx.schema.hashing import blake2b
 from mnnx.schema.log import log
-
-try:
-    from _blake2 import blake2b  # hashlib's own, without OpenSSL, whose loading takes as long as that of all kernels
-except ImportError:
-    from hashlib import blake2b
 
 #: What kernels, the compiler's wrapper and the team agree on; raised whenever that changes.
 ABI = 3

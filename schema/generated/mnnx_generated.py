@@ -1208,8 +1208,35 @@ class Model(object):
             return obj
         return None
 
+    # Model
+    def WeightsSha256(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            a = self._tab.Vector(o)
+            return self._tab.Get(flatbuffers.number_types.Uint8Flags, a + flatbuffers.number_types.UOffsetTFlags.py_type(j * 1))
+        return 0
+
+    # Model
+    def WeightsSha256AsNumpy(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.GetVectorAsNumpy(flatbuffers.number_types.Uint8Flags, o)
+        return 0
+
+    # Model
+    def WeightsSha256Length(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Model
+    def WeightsSha256IsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
+        return o == 0
+
 def ModelStart(builder):
-    builder.StartObject(11)
+    builder.StartObject(12)
 
 def ModelAddFormatVersion(builder, formatVersion):
     builder.PrependUint32Slot(0, formatVersion, 0)
@@ -1258,6 +1285,12 @@ def ModelStartRemovedVector(builder, numElems):
 
 def ModelAddSidecar(builder, sidecar):
     builder.PrependUOffsetTRelativeSlot(10, flatbuffers.number_types.UOffsetTFlags.py_type(sidecar), 0)
+
+def ModelAddWeightsSha256(builder, weightsSha256):
+    builder.PrependUOffsetTRelativeSlot(11, flatbuffers.number_types.UOffsetTFlags.py_type(weightsSha256), 0)
+
+def ModelStartWeightsSha256Vector(builder, numElems):
+    return builder.StartVector(1, numElems, 1)
 
 def ModelEnd(builder):
     return builder.EndObject()

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from mnnx.schema import attributes, layout
+from mnnx.schema.generate import find_flatc, generate
 from mnnx.schema.layout import Table, Vector
 
 SCHEMA = Path(layout.__file__).parent
@@ -54,10 +52,9 @@ def test_enums_have_the_same_numbers():
 
 
 def test_the_generated_code_is_what_flatc_makes(tmp_path):
-    beside_python = Path(sys.executable).with_name("flatc")
-    flatc = str(beside_python) if beside_python.exists() else shutil.which("flatc")
+    flatc = find_flatc()
     if flatc is None:
         pytest.skip("flatc is not installed; it is in the dev extra")
-    subprocess.run([flatc, "--python", "--gen-onefile", "-o", str(tmp_path), str(SCHEMA / "mnnx.fbs")], check=True)
+    generate(flatc, tmp_path)
     made = (tmp_path / "mnnx_generated.py").read_text()
     assert made == (SCHEMA / "generated" / "mnnx_generated.py").read_text(), "run `make schema`"

@@ -10,7 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.dot import ImageProduct, MatrixProduct, Zero
+from mnnx.backends.cpu.executions.dot import ImageProduct, MatrixProduct, Weights, Zero
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Linear
@@ -168,10 +168,9 @@ class MatrixExecution(_Requantized):
         a, a_zero, b, b_zero, scales = _product_operands(self.op, inputs)
         start = address_of(scratch)
         sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
-        weights = self.backend.packed(
-            ("dot product", _key(b_zero)), b.constant, lambda w: self.product.pack(w, None if b_zero is None else b_zero.constant)
-        )
-        self.product.record(address_of(a), Zero(0 if a_zero is None else address_of(a_zero), a.dtype), weights, sums, start)
+        key = ("dot product", self.product.tiling.dot, _key(b_zero))
+        weights = self.backend.packed(key, b.constant, lambda w: self.product.pack(w, None if b_zero is None else b_zero.constant))
+        self.product.record(address_of(a), Zero(0 if a_zero is None else address_of(a_zero), a.dtype), Weights(*weights), sums, start)
         if self.quantizes:
             self.quantize(sums, outputs[0], len(outputs[0].shape) - 1, scales, inputs[7])
 
@@ -216,11 +215,9 @@ class ImageExecution(_Requantized):
         x, x_zero, w, w_zero, scales, bias = _convolution_operands(self.op, inputs)
         start = address_of(scratch)
         sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
-        weights = self.backend.packed(
-            ("dot convolution", self.op.group, _key(w_zero)),
-            w.constant,
-            lambda a: self.product.pack(a, None if w_zero is None else w_zero.constant),
-        )
+        key = ("dot convolution", self.product.tiling.dot, self.op.group, _key(w_zero))
+        weights = self.backend.packed(key, w.constant, lambda a: self.product.pack(a, None if w_zero is None else w_zero.constant))
+        weights = Weights(*weights)
         biases = np.zeros(weights.sums.shape, np.int32)
         if bias is not None:
             biases[:, : self.product.rows] = bias.constant.reshape(self.op.group, -1)

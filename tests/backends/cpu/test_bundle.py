@@ -20,7 +20,7 @@ from mnnx.backends.cpu.recording import RecordingBackend
 from mnnx.backends.cpu.target import Target
 from mnnx.errors import BackendError
 from mnnx.tools.feeds import FeedOptions
-from mnnx.tools.kernels import kernels_of
+from mnnx.tools.kernels import plan
 
 MODEL = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { s = Sigmoid(x) y = Softmax(s) }'
 RUN = """
@@ -52,7 +52,7 @@ def made(tmp_path_factory):
     mnnx.convert(onnx.parser.parse_model(MODEL), model)
     target = Target.host()
     path = kernel_bundles.beside_model(model, target.level.name)
-    bundle.build(list(kernels_of(model, target, NO_OPTIONS)), target, path)
+    bundle.build(list(plan(model, target, NO_OPTIONS)[0]), target, path)
     return model, path
 
 
@@ -133,7 +133,7 @@ def test_recording_follows_what_depends_on_data(tmp_path):
     text = """<ir_version: 8, opset_import: ["": 17]> g (float[9] x) => (float[N] y) {
         where = NonZero (x) row = Squeeze (where) some = Gather (x, row) y = Sigmoid (some) }"""
     mnnx.convert(onnx.parser.parse_model(text), model)
-    assert "elementwise" in [k.name for k in kernels_of(model, Target.named("armv8"), NO_OPTIONS)]
+    assert "elementwise" in [k.name for k in plan(model, Target.named("armv8"), NO_OPTIONS)[0]]
 
 
 @pytest.mark.parametrize("name", ["x86-64-v2", "x86-64-v4", "raspberrypi5"])

@@ -1,0 +1,159 @@
+"""Packed weights on disk: sessions map them into memory instead of packing the model's.
+
+`MODEL.mnnx.packed-TARGET` lies beside the model. It has a header (magic, size and hash of the index), the index (JSON), and the arrays,
+each at a multiple of 64 bytes. The index says of which model it is, and what it has: for a way of packing and a place among the model's
+weights the arrays that the packing gave. What isn't there, a session packs by itself.
+"""
+
+from __future__ import annotations
+
+import math
+import mmap
+import os
+import struct
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mnnx import __version__
+from mnnx.schema import dtypes
+from mnnx.schema.hashing import blake2b
+from mnnx.schema.log import log
+from mnnx.schema.model import Model
+
+#: Raised whenever some weights are packed in another way under the same key.
+PACKINGS = 1
+_HEADER = struct.Struct("<8sQQ32s")  # magic, size of the file, size of the index, hash of the index
+_MAGIC = b"MNNXPACK"
+_ALIGNMENT = 64
+#: Smaller weights are packed sooner than found.
+_LEAST_BYTES = 4096
+
+
+def beside_model(model: Path, target: str) -> Path:
+    """Where the packed weights of a model for a target lie."""
+    return model.with_name(f"{model.name}.packed-{target}")
+
+
+class PreparedWeights:
+    """What files beside a model have."""
+
+    def __init__(self, path: Path, model: Model):
+        self._model = model
+        self._regions = _regions(model)
+        self._found: dict[str, tuple[mmap.mmap, list]] = {}
+        for file in _files(path) if model.fingerprint else ():
+            self._open(file)
+
+    def find(self, key: Any, array: np.ndarray) -> Any:
+        """What packing `array` under `key` gave: an array, or a tuple of arrays and Nones; None where it isn't there."""
+        name = _name(key, array, self._regions) if self._found else None
+        if name not in self._found:
+            return None
+        memory, (single, rows) = self._found[name]
+        values = tuple(None if row is None else _array(memory, *row) for row in rows)
+        return values[0] if single else values
+
+    def _open(self, path: Path) -> None:
+        try:
+            with open(path, "rb") as file:
+                memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            index = _read_index(memory)
+        except (OSError, ValueError, struct.error) as error:
+            log().warning("the packed weights %s are left out: %s", path, error)
+            return
+        if (index["model"], index["packings"]) != (self._model.fingerprint, _made_with()):
+            log().warning("the packed weights %s are left out: they were made for another file (mnnx kernels build makes new ones)", path)
+            return
+        self._found.update({name: (memory, entry) for name, entry in index["arrays"].items()})
+
+
+def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any]]) -> int:
+    """Writes what sessions have packed (SharedWeights.packed) of the weights that lie in the model's file; returns the size in bytes.
+
+    Raises OSError, and leaves no part of a file.
+    """
+    import json
+    import secrets
+
+    regions, arrays, blocks, end = _regions(model), {}, [], 0
+    for (key, *_), (source, value) in packed.items():
+        name = _name(key, source, regions)
+        values = value if isinstance(value, tuple) else (value,)
+        if name is None or not all(part is None or isinstance(part, np.ndarray) for part in values):
+            continue
+        if sum(part.nbytes for part in values if part is not None) < _LEAST_BYTES:
+            continue
+        rows: list[Any] = []
+        for part in values:
+            rows.append(None if part is None else [dtypes.name(part.dtype), list(part.shape), end])
+            if part is not None:
+                blocks.append((end, part))
+                end += -(-part.nbytes // _ALIGNMENT) * _ALIGNMENT
+        arrays[name] = [not isinstance(value, tuple), rows]
+    index = json.dumps({"model": model.fingerprint, "packings": _made_with(), "arrays": arrays}).encode()
+    start = -(-(_HEADER.size + len(index)) // _ALIGNMENT) * _ALIGNMENT
+    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "wb") as file:
+            file.write(_HEADER.pack(_MAGIC, start + end, len(index), blake2b(index, digest_size=32).digest()) + index)
+            for offset, part in blocks:
+                file.seek(start + offset)
+                file.write(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+            file.truncate(start + end)
+        os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            os.unlink(temporary)
+    return start + end
+
+
+def _files(model: Path) -> list[Path]:
+    """Those beside a model; none where its folder can't be listed."""
+    try:
+        names = os.listdir(model.parent)
+    except OSError:
+        return []
+    return [model.with_name(name) for name in sorted(names) if name.startswith(f"{model.name}.packed-")]
+
+
+def _made_with() -> str:
+    return f"mnnx {__version__}, packings {PACKINGS}"
+
+
+def _read_index(memory: mmap.mmap) -> dict[str, Any]:
+    """Raises ValueError where the file is damaged or none of ours."""
+    import json
+
+    magic, size, length, digest = _HEADER.unpack_from(memory)
+    if magic != _MAGIC:
+        raise ValueError("they are none")
+    text = memory[_HEADER.size : _HEADER.size + length]
+    if size != len(memory) or blake2b(text, digest_size=32).digest() != digest:
+        raise ValueError("they are damaged or cut short")
+    return json.loads(text)
+
+
+def _array(memory: mmap.mmap, dtype: str, shape: Sequence[int], offset: int) -> np.ndarray:
+    length = _HEADER.unpack_from(memory)[2]
+    start = -(-(_HEADER.size + length) // _ALIGNMENT) * _ALIGNMENT
+    kind = dtypes.from_name(dtype)
+    return np.frombuffer(memory, kind, math.prod(shape), start + offset).reshape(shape)
+
+
+def _regions(model: Model) -> list[tuple[int, int]]:
+    """Where the model's files lie in memory: address and size."""
+    arrays = [np.frombuffer(region, np.uint8) for region in model.buffer]
+    return [(array.__array_interface__["data"][0], array.nbytes) for array in arrays]
+
+
+def _name(key: Any, array: np.ndarray, regions: list[tuple[int, int]]) -> str | None:
+    """Names a way of packing and a piece of the model's files; None for an array that lies in none."""
+    address = array.__array_interface__["data"][0]
+    for number, (start, size) in enumerate(regions):
+        if start <= address < start + size:
+            return repr((key, number, address - start, array.shape, array.strides, array.dtype.str))
+    return None
