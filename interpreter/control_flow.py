@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     from mnnx.interpreter.runner import GraphRunner
 
 
-def _truth(value: np.ndarray, what: str) -> bool:
+def truth(value: np.ndarray, what: str) -> bool:
+    """A condition's value; `what` names it in the error where it isn't one element."""
     require(isinstance(value, np.ndarray) and value.size == 1, f"the {what} must be one element")
     return bool(value.reshape(-1)[0])
 
 
 def run_if(op: If, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
-    graph = op.then_branch if _truth(inputs[0], "condition") else op.else_branch
+    graph = op.then_branch if truth(inputs[0], "condition") else op.else_branch
     require(len(graph.outputs) >= outputs, f"a branch must give {outputs} outputs, it gives {len(graph.outputs)}")
     return runner.body(graph).run(inputs[1:], hooks)
 
 
 def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
-    going = inputs[1] is None or _truth(inputs[1], "condition")
+    going = inputs[1] is None or truth(inputs[1], "condition")
     states, captures = list(inputs[2 : 2 + op.states]), inputs[2 + op.states :]
     body = runner.body(op.body)
     stacks: list[list[Any]] = [[] for _ in op.body.outputs[1 + op.states :]]
@@ -40,7 +41,7 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
     while going and (trips is None or iteration < trips):
         runner.runtime.count_iteration()
         results = body.run([np.asarray(iteration, np.int64), np.asarray(going), *states, *captures], hooks)
-        going = _truth(results[0], "condition that the body gives")
+        going = truth(results[0], "condition that the body gives")
         states = results[1 : 1 + op.states]
         _push(stacks, results[1 + op.states :], runner.runtime.limits)
         iteration += 1

@@ -1,7 +1,8 @@
 """A Plan: what is done for inputs of given shapes, as far as shapes can be known before anything runs.
 
 Planning walks the remaining nodes of a graph in order. A node whose output shapes follow from what is known becomes a Unit (or, if it
-only renames a whole tensor, a view; or, if its inputs' values are known, a constant). A node that needs values computed at run time is
+only renames a whole tensor, a view; or, if its inputs' values are known, a constant). An If whose condition is known becomes the nodes of
+its branch. A node that needs values computed at run time is
 left to run on the host when the plan is done; whatever depends on it is left for the next plan.
 """
 
@@ -13,9 +14,11 @@ import numpy as np
 
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.interpreter.control_flow import truth
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
+from mnnx.interpreter.inlining import Inliner
 from mnnx.interpreter.layouts import assign_layouts
 from mnnx.interpreter.memory import ALIGNMENT, MemoryPlan
 from mnnx.interpreter.merging import merge_copies
@@ -26,7 +29,7 @@ from mnnx.interpreter.step import Movement, Step
 from mnnx.interpreter.unit import Placement
 from mnnx.interpreter.values import Values
 from mnnx.schema import dtypes
-from mnnx.schema.model import Graph, Node
+from mnnx.schema.model import Node
 from mnnx.schema.ops.base import DataDependent, Op, Spec
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.raster import Raster
@@ -65,18 +68,19 @@ class Planner:
 
     def __init__(
         self,
-        graph: Graph,
+        inliner: Inliner,
         runtime: Runtime,
         nodes: list[Node],
         wanted: Sequence[int],
         live: dict[int, Spec | None],
         previous: Plan | None,
     ):
-        self.graph = graph
+        self.graph = inliner.graph
+        self.inliner = inliner
         self.runtime = runtime
         self.nodes = nodes
         self.wanted = wanted
-        self.values = Values(graph, runtime, live, previous)
+        self.values = Values(inliner.graph, runtime, live, previous)
         self.steps: list[Step] = []
         self.dynamic: list[Node] = []
         self.remaining: list[Node] = []
@@ -111,6 +115,12 @@ class Planner:
             specs = [self.values.spec(i) for i in node.inputs]
         except KeyError:
             self.remaining.append(node)
+            return
+        if isinstance(node.op, If) and specs[0] is not None and specs[0].value is not None:
+            with blaming(node, specs):
+                nodes = self.inliner.inline(node, truth(specs[0].value, "condition"))
+            for inner in nodes:
+                self._plan_node(inner)
             return
         opaque = any(spec is None and i >= 0 for spec, i in zip(specs, node.inputs, strict=True))
         if opaque or isinstance(node.op, CONTROL_FLOW):

@@ -10,6 +10,8 @@ import numpy as np
 from mnnx.errors import BackendError, InputError
 from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits, check_text
+from mnnx.interpreter.inlining import Inliner
+from mnnx.interpreter.needed import needed_nodes
 from mnnx.interpreter.pipeline import Hooks
 from mnnx.interpreter.plan import Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
@@ -28,10 +30,11 @@ class GraphRunner:
     """Runs one graph for chosen outputs, for inputs of any shapes. Not for two threads at once."""
 
     def __init__(self, graph: Graph, runtime: Runtime, outputs: Sequence[int] | None = None):
-        self.graph = graph
+        self.graph = Graph(graph.name, list(graph.values), graph.inputs, graph.outputs, graph.nodes)  # inlined branches add values
         self.runtime = runtime
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
-        self.nodes = _needed(graph, self.outputs)
+        self.nodes = needed_nodes(graph, self.outputs)
+        self._inliner = Inliner(self.graph)
         self.trail: list[Plan] = []  # the plans of the last run, in order
         self._plans: dict[tuple, Plan] = {}
         self._bodies: dict[int, GraphRunner] = {}
@@ -77,7 +80,7 @@ class GraphRunner:
             self.runtime.count_plan()
             nodes = self.nodes if previous is None else previous.remaining
             before = self.runtime.kernels_compiled
-            plan = Planner(self.graph, self.runtime, nodes, self.outputs, live, previous).build()
+            plan = Planner(self._inliner, self.runtime, nodes, self.outputs, live, previous).build()
             if compiled := self.runtime.kernels_compiled - before:
                 log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
             taken = plan.memory.arena_bytes + sum(kept.memory.arena_bytes for kept in plans.values())
@@ -137,17 +140,6 @@ class GraphRunner:
                     f"op {node.name!r} ({node.op.name}) gave {dtypes.name(value.dtype)}{list(value.shape)} where {spec} was expected"
                 )
         return results
-
-
-def _needed(graph: Graph, outputs: Sequence[int]) -> list[Node]:
-    """The nodes that `outputs` depend on, in the graph's order."""
-    wanted = set(outputs)
-    needed: list[Node] = []
-    for node in reversed(graph.nodes):
-        if any(i in wanted for i in node.outputs if i >= 0):
-            wanted.update(i for i in node.inputs if i >= 0)
-            needed.append(node)
-    return needed[::-1]
 
 
 def _spec(value: Any, with_value: bool = False) -> Spec | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from mnnx.backends.prepared import PreparedWeights
 from mnnx.errors import BackendError, LimitExceeded
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.faults import blaming
-from mnnx.schema.model import Graph, Model, Node
+from mnnx.schema.model import Graph, Model, Node, Value
 from mnnx.schema.ops.base import Op
 
 
@@ -28,10 +29,10 @@ def evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 class SharedConstants:
-    """Results of nodes whose inputs are all constants, computed once per model; (id of graph, value index) → array."""
+    """Results of nodes whose inputs are all constants, computed once per model, by the value of the model that each one is."""
 
     def __init__(self) -> None:
-        self.arrays: dict[tuple[int, int], np.ndarray] = {}
+        self.arrays: WeakKeyDictionary[Value, np.ndarray] = WeakKeyDictionary()
 
 
 class LoadedModel:
@@ -115,7 +116,7 @@ class Runtime:
     def constant(self, graph: Graph, index: int) -> np.ndarray | None:
         """The array of a constant value, one computed from constants included; None for what is computed at run time."""
         array = graph.values[index].constant
-        return array if array is not None else self._constants.arrays.get((id(graph), index))
+        return array if array is not None else self._constants.arrays.get(graph.values[index])
 
     def fold(self, graph: Graph, node: Node) -> list[Any]:
         """The outputs of a node whose inputs are all constants."""
@@ -125,7 +126,7 @@ class Runtime:
             known = [None if i < 0 else value for i, value in zip(node.outputs, results, strict=False)]
             for index, value in zip(node.outputs, known, strict=False):
                 if index >= 0:
-                    self._constants.arrays[id(graph), index] = value
+                    self._constants.arrays[graph.values[index]] = value
         return known
 
     def backend_for(self, node: Node, op: Op, inputs: Specs, outputs: Specs) -> tuple[Backend, str]:
