@@ -70,6 +70,11 @@ class Node:
         if value is not None:
             value.users.append(self)
 
+    def add_input(self, value: Value) -> None:
+        """Gives it a further input, after the others."""
+        self._inputs.append(value)
+        value.users.append(self)
+
     def drop_input(self, index: int) -> None:
         """Takes an input out; those after it move up."""
         self.set_input(index, None)

@@ -22,6 +22,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
+    from mnnx.converter.passes.loop_states import LoopStates
     from mnnx.converter.passes.movement import MovementSimplification
     from mnnx.converter.passes.pad_folding import PadFolding
     from mnnx.converter.passes.reciprocals import Reciprocals
@@ -29,6 +30,7 @@ def all_passes() -> list[Pass]:
     return [
         DeadCode(),
         IdentityElimination(),
+        LoopStates(),
         ConstantFolding(),
         CommonSubexpressions(),
         DeadCode(),

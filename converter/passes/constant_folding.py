@@ -1,6 +1,7 @@
 """Computes nodes whose inputs are all constants, with the executions that would run them, and puts their results in their place.
 
-Also folded are nodes whose result is known from shapes alone (Shape, Size of a tensor with fixed dims).
+Also folded are nodes whose result is known from shapes alone (Shape, Size of a tensor with fixed dims). Constants that a subgraph captures
+become its own, to be folded there.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from mnnx.errors import ConversionError
 from mnnx.interpreter.faults import text_length
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
+from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.quantization import DequantizeLinear
 
 #: A result larger than this many bytes is folded only where it isn't larger than the constants it is made of.
@@ -32,6 +34,8 @@ class ConstantFolding(Pass):
             values = self._fold(node, infer_node(node), graph)
             if values is None:
                 kept.append(node)
+                if isinstance(node.op, If | Loop | Scan):
+                    _hand_down_constants(node)
                 continue
             node.detach()
             for output, array in zip(node.outputs, values, strict=False):
@@ -72,3 +76,12 @@ class ConstantFolding(Pass):
         made = sum(r.nbytes for r in results if r is not None)
         given = {id(a): a.nbytes for a in inputs if a is not None}  # an input that is used twice is there once
         return made <= max(FREE_BYTES, sum(given.values()))
+
+
+def _hand_down_constants(node: Node) -> None:
+    """Lets the subgraphs of a node have the constants that they capture as their own; dead code then drops the captures."""
+    for body in (getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)):
+        captures = node.inputs[node.op.own_inputs :]
+        for value, given in zip(captures, body.inputs[len(body.inputs) - len(captures) :], strict=True):
+            if value is not None and value.constant is not None and not body.is_output(given):
+                body.replace_value(given, Value(given.name, constant=value.constant))
