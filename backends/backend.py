@@ -116,6 +116,22 @@ class SharedWeights:
             return self.packed[where][1]
 
 
+class Repetition(NamedTuple):
+    """What a loop does around each pass over the commands of its body. All tensors are plain and on the commands' own device.
+
+    index: gets the iteration's number (int64) before the pass. slices: arrays [iterations, *shape] with dense rows, each with the tensor
+    that gets the iteration's row before the pass. condition: one boolean; where it is false after the pass, that was the last one.
+    stacks: tensors, each with the array [iterations, *shape] to whose row it is copied after the pass. states: results, each with the
+    tensor in which the next pass reads it, where it is put last; no result shares memory with such a tensor.
+    """
+
+    index: DeviceTensor | None
+    condition: DeviceTensor | None
+    slices: Sequence[tuple[np.ndarray, DeviceTensor]]
+    stacks: Sequence[tuple[DeviceTensor, np.ndarray]]
+    states: Sequence[tuple[DeviceTensor, DeviceTensor]]
+
+
 class CommandList(ABC):
     """The recorded work of a plan on one backend; units are ranges of it."""
 
@@ -128,6 +144,23 @@ class CommandList(ABC):
     @abstractmethod
     def submit(self, first: int, last: int) -> None:
         """Runs the commands first … last-1 in order and returns when their results can be read by later submissions."""
+
+    def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
+        """Runs all commands for the iterations first … last-1 of a loop. Returns how far it came, and whether the loop goes on."""
+        for iteration in range(first, last):
+            if loop.index is not None:
+                loop.index.copy_from_host(np.full(loop.index.shape, iteration, np.int64))
+            for rows, target in loop.slices:
+                target.copy_from_host(rows[iteration])
+            self.submit(0, len(self))
+            going = loop.condition is None or bool(loop.condition.copy_to_host().all())
+            for source, rows in loop.stacks:
+                rows[iteration] = source.copy_to_host()
+            for source, target in loop.states:
+                target.copy_from_host(source.copy_to_host())
+            if not going:
+                return iteration + 1, False
+        return last, True
 
 
 class Backend(ABC):

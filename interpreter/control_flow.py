@@ -7,22 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnnx.errors import LimitExceeded
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.pipeline import Hooks
+from mnnx.interpreter.repetition import LoopForm, repeat, too_many_to_stack
 from mnnx.schema.model import Graph
 from mnnx.schema.ops.axes import normalize_axis
 from mnnx.schema.ops.base import require
-from mnnx.schema.ops.control_flow import If, Loop, Scan
+from mnnx.schema.ops.control_flow import If, Loop, Scan, truth
 
 if TYPE_CHECKING:
     from mnnx.interpreter.runner import GraphRunner
-
-
-def truth(value: np.ndarray, what: str) -> bool:
-    """A condition's value; `what` names it in the error where it isn't one element."""
-    require(isinstance(value, np.ndarray) and value.size == 1, f"the {what} must be one element")
-    return bool(value.reshape(-1)[0])
 
 
 def run_if(op: If, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
@@ -35,17 +29,22 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
     going = inputs[1] is None or truth(inputs[1], "condition")
     states, captures = list(inputs[2 : 2 + op.states]), inputs[2 + op.states :]
-    body = runner.body(op.body)
-    stacks: list[list[Any]] = [[] for _ in op.body.outputs[1 + op.states :]]
+    body = runner.body(op.body, repeats=True)
+    empty = op.body.outputs[1 + op.states :]
+    if going and (trips is None or trips > 0) and hooks is None:
+        stacked = list(range(1 + op.states, len(op.body.outputs)))
+        form = LoopForm(0, 0, [(0, 1), *((1 + i, 2 + i) for i in range(op.states))], {}, stacked)
+        if done := repeat(body, form, [np.asarray(0, np.int64), np.asarray(going), *states, *captures], trips):
+            return [*done[0][1 : 1 + op.states], *done[1]]
+    stacks: list[list[Any]] = [[] for _ in empty]
     iteration = 0
     while going and (trips is None or iteration < trips):
-        runner.runtime.count_iteration()
+        runner.runtime.count_iterations()
         results = body.run([np.asarray(iteration, np.int64), np.asarray(going), *states, *captures], hooks)
         going = truth(results[0], "condition that the body gives")
         states = results[1 : 1 + op.states]
         _push(stacks, results[1 + op.states :], runner.runtime.limits)
         iteration += 1
-    empty = op.body.outputs[1 + op.states :]
     return [*states, *(_stack(stack, op.body, index) for stack, index in zip(stacks, empty, strict=True))]
 
 
@@ -55,14 +54,16 @@ def _push(stacks: list[list[np.ndarray]], values: Sequence[Any], limits: Limits)
         require(isinstance(value, np.ndarray), "what a body gives to be stacked must be tensors")
         stack.append(value)
         if len(stack) * value.nbytes > limits.tensor_bytes:
-            raise LimitExceeded(
-                f"{len(stack)} iterations made more than {limits.tensor_bytes >> 20} MiB to stack; "
-                f"raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB) if that is meant"
-            )
+            raise too_many_to_stack(len(stack), limits)
 
 
-def _stack(values: list[Any], body: Graph, index: int, axis: int = 0) -> np.ndarray:
-    """Values of one shape, stacked along a new axis; no values: an empty tensor of what is known of the body's output."""
+def _stack(values: list[Any] | np.ndarray, body: Graph, index: int, axis: int = 0) -> np.ndarray:
+    """Values of one shape, stacked along a new axis; no values: an empty tensor of what is known of the body's output.
+
+    An array has the values along its first axis.
+    """
+    if isinstance(values, np.ndarray):
+        return np.ascontiguousarray(np.moveaxis(values, 0, normalize_axis(axis, values.ndim)))
     if values:
         shapes = {v.shape for v in values}
         require(len(shapes) == 1, f"values to stack must be of one shape, they are {sorted(shapes)}")
@@ -97,16 +98,28 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
     moved = [np.moveaxis(s, normalize_axis(a, s.ndim), 0)[:: -1 if b else 1] for s, a, b in zip(scans, axes, backward, strict=True)]
     lengths = {len(m) for m in moved}
     require(len(lengths) == 1, f"scan inputs must have one length along their scan axes, they have {sorted(lengths)}")
-    body = runner.body(op.body)
-    stacks: list[list[Any]] = [[] for _ in op.body.outputs[op.states :]]
-    for step in range(lengths.pop()):
-        runner.runtime.count_iteration()
-        results = body.run([*states, *(np.asarray(m[step], order="C") for m in moved), *captures], hooks)
-        states = results[: op.states]
-        _push(stacks, results[op.states :], runner.runtime.limits)
+    body = runner.body(op.body, repeats=True)
+    stacks: Sequence[Any] = [[] for _ in op.body.outputs[op.states :]]
     out_axes = op.output_axes or (0,) * len(stacks)
     out_backward = op.output_directions or (0,) * len(stacks)
     require(len(out_axes) == len(stacks) == len(out_backward), f"one output axis and direction per scan output ({len(stacks)})")
+    steps = lengths.pop()
+    form = LoopForm(
+        None,
+        None,
+        [(i, i) for i in range(op.states)],
+        {op.states + i: m for i, m in enumerate(moved)},
+        list(range(op.states, len(op.body.outputs))),
+    )
+    first = [*states, *(np.asarray(m[0], order="C") for m in moved), *captures] if steps and hooks is None else None
+    if first is not None and (done := repeat(body, form, first, steps)):
+        states, stacks = done[0][: op.states], done[1]
+    else:
+        for step in range(steps):
+            runner.runtime.count_iterations()
+            results = body.run([*states, *(np.asarray(m[step], order="C") for m in moved), *captures], hooks)
+            states = results[: op.states]
+            _push(stacks, results[op.states :], runner.runtime.limits)
     stacked = [
         _stack(stack[::-1] if b else stack, op.body, index, axis)
         for stack, index, axis, b in zip(stacks, op.body.outputs[op.states :], out_axes, out_backward, strict=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mnnx.backends.backend import Backend
+from mnnx.backends.backend import Backend, Repetition
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendError
 from mnnx.interpreter.faults import blamed, blaming
@@ -64,12 +64,24 @@ class Pipeline:
             self._submit(unit.first, unit.last)
             hooks.after(unit.outputs, info)
 
+    def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
+        """Runs all units for the iterations first … last-1 of a loop. Returns how far it came, and whether the loop goes on."""
+        try:
+            return self.commands.repeat(loop, first, last)
+        except Exception as error:
+            self._blame_unit(error)
+            raise
+
     def _submit(self, first: int, last: int) -> None:
         try:
             self.commands.submit(first, last)
         except Exception as error:
-            failed = self.commands.failed
-            for unit in self.units:
-                if failed is not None and unit.first <= failed < unit.last:
-                    raise blamed(error, unit.node, [t and t.spec for t in unit.inputs]) from error
+            self._blame_unit(error)
             raise
+
+    def _blame_unit(self, error: Exception) -> None:
+        """Raises an error about the unit whose command failed, where the device can tell."""
+        failed = self.commands.failed
+        for unit in self.units:
+            if failed is not None and unit.first <= failed < unit.last:
+                raise blamed(error, unit.node, [t and t.spec for t in unit.inputs]) from error

@@ -18,12 +18,15 @@ from mnnx.interpreter.values import Values
 from mnnx.schema.ops.base import Spec
 
 
-def place(values: Values, steps: Sequence[Step], kept: Collection[int]) -> MemoryPlan:
-    """Plans the arenas and makes the tensors of all values that lie in them, and the steps' working memory. `kept` outlive the steps."""
+def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> MemoryPlan:
+    """Plans the arenas and makes the tensors of all values that lie in them, and the steps' working memory.
+
+    `kept` outlive the steps; with `keep_inputs`, so does what comes from the host.
+    """
     for position, step in enumerate(steps):
         nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
         step.working_memory = Buffer(nbytes, position, position) if nbytes else None
-    buffers, owners = _lifetimes(values, steps, kept)
+    buffers, owners = _lifetimes(values, steps, kept, keep_inputs)
     totals = MemoryPlan(0, 0)
     for backend in values.runtime.backends:
         mine = {i: b for i, b in buffers.items() if owners[i] is backend}
@@ -50,12 +53,16 @@ def _check_limit(values: Values, plan: MemoryPlan) -> None:
         )
 
 
-def _lifetimes(values: Values, steps: Sequence[Step], kept: Collection[int]) -> tuple[dict[int, Buffer], dict[int, Backend]]:
+def _lifetimes(
+    values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool
+) -> tuple[dict[int, Buffer], dict[int, Backend]]:
     """The buffer of each value that needs memory, and the backend that it is on."""
     used: dict[int, int] = {}
     for position, step in enumerate(steps):
         used.update({values.root(i): position for i in (*step.inputs, *step.outputs) if i >= 0})
     used.update({values.root(i): len(steps) for i in kept if i not in values.fed})
+    if keep_inputs:
+        used.update({i: len(steps) for i in values.fed if i in used})
     buffers: dict[int, Buffer] = {}
     owners: dict[int, Backend] = {}
     for index in values.fed:

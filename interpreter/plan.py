@@ -14,7 +14,6 @@ import numpy as np
 
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.interpreter.control_flow import truth
 from mnnx.interpreter.faults import blaming, check_limits
 from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
@@ -31,7 +30,7 @@ from mnnx.interpreter.values import Values
 from mnnx.schema import dtypes
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import DataDependent, Op, Spec
-from mnnx.schema.ops.control_flow import If, Loop, Scan
+from mnnx.schema.ops.control_flow import If, Loop, Scan, truth
 from mnnx.schema.ops.raster import Raster
 from mnnx.schema.records import Record
 
@@ -64,7 +63,10 @@ class Plan(Record):
 
 
 class Planner:
-    """Builds one Plan: `live` are the values at hand on the host, `previous` the plan that ran before."""
+    """Builds one Plan: `live` are the values at hand on the host, `previous` the plan that ran before.
+
+    `keep_inputs`: what comes from the host stays where it lies until the plan has run, so that it can run again on the same.
+    """
 
     def __init__(
         self,
@@ -74,12 +76,14 @@ class Planner:
         wanted: Sequence[int],
         live: dict[int, Spec | None],
         previous: Plan | None,
+        keep_inputs: bool = False,
     ):
         self.graph = inliner.graph
         self.inliner = inliner
         self.runtime = runtime
         self.nodes = nodes
         self.wanted = wanted
+        self.keep_inputs = keep_inputs
         self.values = Values(inliner.graph, runtime, live, previous)
         self.steps: list[Step] = []
         self.dynamic: list[Node] = []
@@ -94,7 +98,7 @@ class Planner:
         on_device = [i for i in kept if i in values.fed or values.on_device(i)]
         steps, plain = assign_layouts(values, self.steps, on_device)
         steps = merge_copies(values, steps)
-        memory = place(values, steps, plain.values())
+        memory = place(values, steps, plain.values(), self.keep_inputs)
         pipelines = make_pipelines(values, steps)
         uploads = [(i, values.tensors[i]) for i in values.fed if i in values.tensors]
         known = {i: array for i, array in values.known.items() if i in kept}

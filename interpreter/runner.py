@@ -27,23 +27,35 @@ CACHED_PLANS = 8
 
 
 class GraphRunner:
-    """Runs one graph for chosen outputs, for inputs of any shapes. Not for two threads at once."""
+    """Runs one graph for chosen outputs, for inputs of any shapes. Not for two threads at once.
 
-    def __init__(self, graph: Graph, runtime: Runtime, outputs: Sequence[int] | None = None):
+    `repeats`: it is the body of a loop, whose plans can run again on the same inputs.
+    """
+
+    def __init__(self, graph: Graph, runtime: Runtime, outputs: Sequence[int] | None = None, repeats: bool = False):
         self.graph = Graph(graph.name, list(graph.values), graph.inputs, graph.outputs, graph.nodes)  # inlined branches add values
         self.runtime = runtime
         self.outputs = tuple(graph.outputs if outputs is None else outputs)
         self.nodes = needed_nodes(graph, self.outputs)
         self._inliner = Inliner(self.graph)
+        self.repeats = repeats
         self.trail: list[Plan] = []  # the plans of the last run, in order
         self._plans: dict[tuple, Plan] = {}
         self._bodies: dict[int, GraphRunner] = {}
 
-    def body(self, graph: Graph) -> GraphRunner:
+    def body(self, graph: Graph, repeats: bool = False) -> GraphRunner:
         """The runner of a subgraph."""
         if id(graph) not in self._bodies:
-            self._bodies[id(graph)] = GraphRunner(graph, self.runtime)
+            self._bodies[id(graph)] = GraphRunner(graph, self.runtime, repeats=repeats)
         return self._bodies[id(graph)]
+
+    def first_plan(self, inputs: Sequence[Any]) -> Plan:
+        """The plan that a run on these host values begins with."""
+        return self._plan(self._plans, None, {i: _spec(value) for i, value in zip(self.graph.inputs, inputs, strict=True)})
+
+    def results(self, plan: Plan, host: dict[int, Any]) -> list[Any]:
+        """The graph's outputs once its last plan has run; `host` has the values that are on the host by their indices."""
+        return [_owned(self._fetch(plan, host, i)) for i in self.outputs]
 
     def prepare(self, specs: Sequence[Spec]) -> Plan:
         """Plans what can be planned for inputs of these Specs."""
@@ -71,7 +83,7 @@ class GraphRunner:
             host.pop(-1, None)
             plans, previous = plan.successors, plan
         self.trail = trail
-        return [_owned(self._fetch(plan, host, i)) for i in self.outputs]
+        return self.results(plan, host)
 
     def _plan(self, plans: dict[tuple, Plan], previous: Plan | None, live: dict[int, Spec | None]) -> Plan:
         key = tuple((i, spec and (spec.dtype, spec.shape)) for i, spec in live.items())
@@ -80,7 +92,7 @@ class GraphRunner:
             self.runtime.count_plan()
             nodes = self.nodes if previous is None else previous.remaining
             before = self.runtime.kernels_compiled
-            plan = Planner(self._inliner, self.runtime, nodes, self.outputs, live, previous).build()
+            plan = Planner(self._inliner, self.runtime, nodes, self.outputs, live, previous, self.repeats).build()
             if compiled := self.runtime.kernels_compiled - before:
                 log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
             taken = plan.memory.arena_bytes + sum(kept.memory.arena_bytes for kept in plans.values())

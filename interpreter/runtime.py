@@ -77,9 +77,14 @@ class Runtime:
         self.plans = 0
         self.collected_bytes = 0
 
-    def count_iteration(self) -> None:
+    @property
+    def iterations_left(self) -> int:
+        """How many more iterations the loops of a run may take."""
+        return self.limits.iterations - self.iterations
+
+    def count_iterations(self, number: int = 1) -> None:
         """Raises LimitExceeded where the loops of a run, nested ones included, go on for too long."""
-        self.iterations += 1
+        self.iterations += number
         if self.iterations > self.limits.iterations:
             raise LimitExceeded(
                 f"the model's loops ran {self.limits.iterations} times; raise Limits.iterations (MNNX_MAX_ITERATIONS) if that is meant"

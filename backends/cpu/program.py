@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from mnnx.backends.backend import CommandList
+from mnnx.backends.backend import CommandList, Repetition
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.kernel import Kernel
 from mnnx.backends.cpu.team import Team
@@ -61,10 +62,7 @@ class CpuCommandList(CommandList):
         return address_of(self._status), len(self._faults)
 
     def submit(self, first: int, last: int) -> None:
-        steps = self._steps.get((first, last))
-        if steps is None:
-            steps = self._steps[first, last] = self._split(first, last)
-        for step in steps:
+        for step in self._steps_of(first, last):
             if step.__class__ is int:
                 self.team.run(step)
                 if self._status[0]:
@@ -75,6 +73,21 @@ class CpuCommandList(CommandList):
                 except BaseException:
                     self.failed = self._units.index(step)
                     raise
+
+    def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
+        steps = self._steps_of(0, len(self))
+        if len(steps) != 1 or steps[0].__class__ is not int:
+            return super().repeat(loop, first, last)
+        before = [(address_of(target), 0, address_of(rows), rows.strides[0], target.spec.nbytes) for rows, target in loop.slices]
+        after = [(address_of(rows), rows.strides[0], address_of(source), 0, source.spec.nbytes) for source, rows in loop.stacks]
+        after += [(address_of(target), 0, address_of(source), 0, source.spec.nbytes) for source, target in loop.states]
+        places = [0 if tensor is None else address_of(tensor) for tensor in (loop.index, loop.condition)]
+        head = (steps[0], address_of(self._status), first, last, *places, len(before), len(after))
+        block = np.array([*head, *itertools.chain(*before, *after)], np.int64)
+        self.team.repeat(address_of(block))
+        if self._status[0]:
+            self._raise_fault()
+        return int(block[2]), bool(block[3])
 
     def release(self) -> None:
         """Forgets all units, when no thread looks at them any more."""
@@ -107,6 +120,12 @@ class CpuCommandList(CommandList):
                 row[:3] = kernel.address, address_of(args), chunks
         self._program, self._counters = program, aligned(_LINE * (self.team.threads + 1) * count)
 
+    def _steps_of(self, first: int, last: int) -> list[int | Callable[[], None]]:
+        steps = self._steps.get((first, last))
+        if steps is None:
+            steps = self._steps[first, last] = self._split(first, last)
+        return steps
+
     def _split(self, first: int, last: int) -> list[int | Callable[[], None]]:
         """Maximal native stretches (the addresses of their blocks) and the host functions between them."""
         if not 0 <= first <= last <= len(self._units):
@@ -125,7 +144,7 @@ class CpuCommandList(CommandList):
             start = index + 1
         return steps
 
-    def _stretch(self, first: int, last: int) -> int:
+    def _stretch(self, first: int, last: int) -> tuple[int, bool]:
         helpers = min(self.team.threads, int(self._program[first:last, 2].max())) - 1
         block = np.array([address_of(self._program), address_of(self._counters), first, last, helpers], np.int64)
         self._stretches.append(block)

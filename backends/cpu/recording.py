@@ -21,7 +21,7 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.repack import Repack
 
 #: What every session needs.
-_TEAM = ("team.run", "team.worker", "team.quiesce")
+_TEAM = ("team.run", "team.repeat", "team.worker", "team.quiesce")
 
 
 class RecordingBackend(CpuBackend):

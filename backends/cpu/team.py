@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import time
@@ -44,6 +45,12 @@ class Team:
             self._start()
         self._run(stretch, self._address, self.threads)
 
+    def repeat(self, loop: int) -> None:
+        """Runs the stretch of the loop at this address for its iterations."""
+        if self._pid != os.getpid():
+            self._start()
+        self._repeat(loop, self._address, self.threads)
+
     def quiesce(self) -> None:
         """Returns when no worker looks at any program, so that its memory may go."""
         if self._finalizer is not None and self._finalizer.alive and self._pid == os.getpid():
@@ -53,6 +60,10 @@ class Team:
         """Ends the workers and waits for them."""
         if self._finalizer is not None and self._pid == os.getpid():
             self._finalizer()
+
+    @functools.cached_property
+    def _repeat(self):
+        return _native("team.repeat")
 
     def _start(self) -> None:
         self._pid = os.getpid()

@@ -1,5 +1,7 @@
 """If, Loop and Scan. Their graphs are closed: what an ONNX subgraph captures comes in as further inputs of the op, and of the graphs."""
 
+import numpy as np
+
 from mnnx.schema.ops.base import Op, Subgraph, op, require
 
 
@@ -65,3 +67,9 @@ class Scan(Op):
             require(len(getattr(self, name)) in (0, self.scans), f"{name} must have one entry per scan input ({self.scans})")
         for name in ("input_directions", "output_directions"):
             require(set(getattr(self, name)) <= {0, 1}, f"{name} must be 0 (forward) or 1 (backward)")
+
+
+def truth(value: np.ndarray, what: str) -> bool:
+    """A condition's value; `what` names it in the error where it isn't one element."""
+    require(isinstance(value, np.ndarray) and value.size == 1, f"the {what} must be one element")
+    return bool(value.reshape(-1)[0])

@@ -10,6 +10,10 @@ Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
     program   per unit: kernel address (0: a host function, skipped), args address, chunks, unused
     counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
     stretch   program, counters, first unit, last unit + 1, helpers worth waking
+    loop      stretch, address of the status in which faults are reported, the next iteration, the last iteration + 1 (afterwards: whether
+              the loop goes on), addresses (0: none) of the iteration's number and of the condition, a byte, how many rows of the table
+              that follows are for before a pass, how many for after it.
+              A row: target, bytes from one iteration's target to the next one's, source, the same, bytes to copy
     team      one block of kernels/stalls.py's size per thread.
               The caller's: the job, which is its sequence number (odd while it is written), program, counters, first, last, run, stop;
               64 bytes further the last completed run, the last started run.
@@ -25,9 +29,12 @@ from mnnx.backends.cpu.kernels.intrinsics import (
     compare_and_swap,
     inlined,
     load_i64,
+    load_in,
     pause,
+    pointer_to,
     quotient,
     store_i64,
+    store_out,
 )
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.stalls import BLOCK, help_along, introduce, lay_down, moved, settle, take
@@ -142,29 +149,73 @@ def await_job(team, block, seen):
         spins = 0
 
 
+@inlined
+def run_stretch(stretch, team, threads):
+    """Runs a stretch of a program on the calling thread and its helpers."""
+    program, counters = load_i64(stretch), load_i64(stretch + 8)
+    first, last, helpers = load_i64(stretch + 16), load_i64(stretch + 24), load_i64(stretch + 32)
+    if threads == 1 or helpers == 0:
+        for index in range(first, last):
+            unit = program + 32 * index
+            kernel, chunks = load_i64(unit), load_i64(unit + 16)
+            if kernel != 0:
+                for chunk in range(chunks):
+                    call_kernel(kernel, load_i64(unit + 8), chunk, chunks)
+        return
+    introduce(team)
+    number = load_i64(team + 72) + 1
+    store_i64(team + 72, number)
+    publish(team, program, counters, first, last, number)
+    wake(team, min(threads, helpers + 1))
+    walk(team, program, counters, first, last, number, 0, threads)
+    atomic_store(team + 64, number)
+
+
 @kernel_factory("team.run")
 def make_run():
     def run(stretch, team, threads):
-        """Runs a stretch of a program on the calling thread and its helpers."""
-        program, counters = load_i64(stretch), load_i64(stretch + 8)
-        first, last, helpers = load_i64(stretch + 16), load_i64(stretch + 24), load_i64(stretch + 32)
-        if threads == 1 or helpers == 0:
-            for index in range(first, last):
-                unit = program + 32 * index
-                kernel, chunks = load_i64(unit), load_i64(unit + 16)
-                if kernel != 0:
-                    for chunk in range(chunks):
-                        call_kernel(kernel, load_i64(unit + 8), chunk, chunks)
-            return
-        introduce(team)
-        number = load_i64(team + 72) + 1
-        store_i64(team + 72, number)
-        publish(team, program, counters, first, last, number)
-        wake(team, min(threads, helpers + 1))
-        walk(team, program, counters, first, last, number, 0, threads)
-        atomic_store(team + 64, number)
+        run_stretch(stretch, team, threads)
 
     return run
+
+
+_bytes_at = pointer_to("uint8")
+
+
+@inlined
+def copy_rows(rows, count, iteration):
+    """Copies what each of `count` rows of a loop's table says for an iteration."""
+    for index in range(count):
+        row = rows + 40 * index
+        target = _bytes_at(load_i64(row) + iteration * load_i64(row + 8))
+        source = _bytes_at(load_i64(row + 16) + iteration * load_i64(row + 24))
+        for i in range(load_i64(row + 32)):
+            store_out(target, i, load_in(source, i))
+
+
+@kernel_factory("team.repeat")
+def make_repeat():
+    def repeat(loop, team, threads):
+        """Runs a stretch once per iteration of a loop, until its condition fails or a kernel reports a fault."""
+        stretch, status = load_i64(loop), load_i64(loop + 8)
+        iteration, last = load_i64(loop + 16), load_i64(loop + 24)
+        index, condition = load_i64(loop + 32), load_i64(loop + 40)
+        before, after = load_i64(loop + 48), load_i64(loop + 56)
+        going = True
+        while going and iteration < last:
+            if index != 0:
+                store_i64(index, iteration)
+            copy_rows(loop + 64, before, iteration)
+            run_stretch(stretch, team, threads)
+            if load_i64(status) != 0:
+                break
+            going = condition == 0 or _bytes_at(condition)[0] != 0
+            copy_rows(loop + 64 + 40 * before, after, iteration)
+            iteration += 1
+        store_i64(loop + 16, iteration)
+        store_i64(loop + 24, going)
+
+    return repeat
 
 
 @kernel_factory("team.worker")
