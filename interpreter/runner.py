@@ -25,6 +25,8 @@ from mnnx.schema.ops.base import DataDependent, Spec
 #: memory; the one used longest ago goes first.
 CACHED_PLANS = 8
 
+_Kind = tuple[np.dtype, tuple[int, ...]]
+
 
 class GraphRunner:
     """Runs one graph for chosen outputs, for inputs of any shapes. Not for two threads at once.
@@ -40,6 +42,7 @@ class GraphRunner:
         self._inliner = Inliner(self.graph)
         self.repeats = repeats
         self.trail: list[Plan] = []  # the plans of the last run, in order
+        self.is_planned = False  # whether these are all
         self._plans: dict[tuple, Plan] = {}
         self._bodies: dict[int, GraphRunner] = {}
 
@@ -51,7 +54,7 @@ class GraphRunner:
 
     def first_plan(self, inputs: Sequence[Any]) -> Plan:
         """The plan that a run on these host values begins with."""
-        return self._plan(self._plans, None, {i: _spec(value) for i, value in zip(self.graph.inputs, inputs, strict=True)})
+        return self._plan(self._plans, None, {i: _kind(value) for i, value in zip(self.graph.inputs, inputs, strict=True)})
 
     def results(self, plan: Plan, host: dict[int, Any]) -> list[Any]:
         """The graph's outputs once its last plan has run; `host` has the values that are on the host by their indices."""
@@ -59,8 +62,9 @@ class GraphRunner:
 
     def prepare(self, specs: Sequence[Spec]) -> Plan:
         """Plans what can be planned for inputs of these Specs."""
-        plan = self._plan(self._plans, None, dict(zip(self.graph.inputs, specs, strict=True)))
+        plan = self._plan(self._plans, None, {i: (s.dtype, s.shape) for i, s in zip(self.graph.inputs, specs, strict=True)})
         self.trail = [plan]
+        self.is_planned = not plan.dynamic and not plan.remaining
         return plan
 
     def run(self, inputs: Sequence[Any], hooks: Hooks | None = None) -> list[Any]:
@@ -69,8 +73,7 @@ class GraphRunner:
         plans, previous = self._plans, None
         trail: list[Plan] = []
         while True:
-            live = {i: _spec(value) for i, value in host.items()}
-            plan = self._plan(plans, previous, live)
+            plan = self._plan(plans, previous, {i: _kind(value) for i, value in host.items()})
             trail.append(plan)
             for index, tensor in plan.uploads:
                 tensor.copy_from_host(host[index])
@@ -81,18 +84,21 @@ class GraphRunner:
                 values = [None if i < 0 else self._fetch(plan, host, i) for i in node.inputs]
                 host.update(zip(node.outputs, self._run_dynamic(node, values, hooks), strict=False))
             host.pop(-1, None)
+            if not plan.remaining:
+                break
             plans, previous = plan.successors, plan
-        self.trail = trail
+        self.trail, self.is_planned = trail, True
         return self.results(plan, host)
 
-    def _plan(self, plans: dict[tuple, Plan], previous: Plan | None, live: dict[int, Spec | None]) -> Plan:
-        key = tuple((i, spec and (spec.dtype, spec.shape)) for i, spec in live.items())
+    def _plan(self, plans: dict[tuple, Plan], previous: Plan | None, live: dict[int, _Kind | None]) -> Plan:
+        key = tuple(live.items())
         plan = plans.pop(key, None)
         if plan is None:
             self.runtime.count_plan()
             nodes = self.nodes if previous is None else previous.remaining
             before = self.runtime.kernels_compiled
-            plan = Planner(self._inliner, self.runtime, nodes, self.outputs, live, previous, self.repeats).build()
+            specs = {i: kind and Spec(*kind) for i, kind in live.items()}
+            plan = Planner(self._inliner, self.runtime, nodes, self.outputs, specs, previous, self.repeats).build()
             if compiled := self.runtime.kernels_compiled - before:
                 log().info("%d kernels had to be compiled for the graph %r", compiled, self.graph.name)
             taken = plan.memory.arena_bytes + sum(kept.memory.arena_bytes for kept in plans.values())
@@ -135,7 +141,7 @@ class GraphRunner:
         return [None if i < 0 or v is None else HostValue(self.graph.values[i].name, v) for i, v in zip(indices, values, strict=False)]
 
     def _run_on_host(self, node: Node, values: list[Any]) -> Sequence[Any]:
-        specs = [_spec(value, with_value=True) for value in values]
+        specs = [Spec.of(value) if isinstance(value, np.ndarray) else None for value in values]
         wanted: Sequence[Spec | None] = ()
         if all(spec is not None or value is None for spec, value in zip(specs, values, strict=True)):
             try:
@@ -154,11 +160,9 @@ class GraphRunner:
         return results
 
 
-def _spec(value: Any, with_value: bool = False) -> Spec | None:
-    """The Spec of a host array; None for other values (sequences, text, what is left out)."""
-    if not isinstance(value, np.ndarray) or (value.dtype == dtypes.STRING and not with_value):
-        return None
-    return Spec(value.dtype, value.shape, value if with_value else None)
+def _kind(value: Any) -> _Kind | None:
+    """Dtype and shape of a host array; None for other values (sequences, text, what is left out)."""
+    return (value.dtype, value.shape) if isinstance(value, np.ndarray) and value.dtype != dtypes.STRING else None
 
 
 def _owned(value: Any) -> Any:

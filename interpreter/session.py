@@ -207,7 +207,7 @@ class Session:
     @property
     def is_planned(self) -> bool:
         """Whether all of the model is planned for the present shapes; what depends on data is planned when it runs."""
-        return self._last is not None and not any(plan.dynamic or plan.remaining for plan in self._last.trail[-1:])
+        return self._last is not None and self._last.is_planned
 
     def _trail(self) -> list[Plan]:
         if self._last is None:

@@ -135,11 +135,12 @@ class SessionTensor(Tensor):
             raise InputError(f"input {self.name!r}: dims must not be negative, got {list(shape)}")
         if self.dims is None:
             return
-        wanted = dims_text(self.dims)
         if len(shape) != len(self.dims):
-            raise InputError(f"input {self.name!r} wants the shape {wanted} (rank {len(self.dims)}), got {list(shape)} (rank {len(shape)})")
+            wanted = f"{dims_text(self.dims)} (rank {len(self.dims)})"
+            raise InputError(f"input {self.name!r} wants the shape {wanted}, got {list(shape)} (rank {len(shape)})")
         for axis, (got, dim) in enumerate(zip(shape, self.dims, strict=True)):
             if isinstance(dim, int) and got != dim:
+                wanted = dims_text(self.dims)
                 raise InputError(f"input {self.name!r} wants the shape {wanted}, got {list(shape)}: dim {axis} must be {dim}")
 
     def check(self, value: Any) -> Any:
