@@ -11,6 +11,7 @@ import numpy as np
 from mnnx.backends.backend import CommandList, Repetition
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.kernel import Kernel
+from mnnx.backends.cpu.stretch import Stretch
 from mnnx.backends.cpu.team import Team
 from mnnx.errors import InputError
 
@@ -28,8 +29,7 @@ class CpuCommandList(CommandList):
         self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
         self._status = aligned(16).view(np.int64)
         self._program = self._counters = None
-        self._stretches: list[np.ndarray] = []
-        self._steps: dict[tuple[int, int], list[int | Callable[[], None]]] = {}
+        self._steps: dict[tuple[int, int], list[Stretch | Callable[[], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._units)
@@ -63,8 +63,8 @@ class CpuCommandList(CommandList):
 
     def submit(self, first: int, last: int) -> None:
         for step in self._steps_of(first, last):
-            if step.__class__ is int:
-                self.team.run(step)
+            if step.__class__ is Stretch:
+                step.run(self.team)
                 if self._status[0]:
                     self._raise_fault()
             else:
@@ -76,13 +76,14 @@ class CpuCommandList(CommandList):
 
     def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
         steps = self._steps_of(0, len(self))
-        if len(steps) != 1 or steps[0].__class__ is not int:
+        if len(steps) != 1 or steps[0].__class__ is not Stretch:
             return super().repeat(loop, first, last)
+        steps[0].use_all()
         before = [(address_of(target), 0, address_of(rows), rows.strides[0], target.spec.nbytes) for rows, target in loop.slices]
         after = [(address_of(rows), rows.strides[0], address_of(source), 0, source.spec.nbytes) for source, rows in loop.stacks]
         after += [(address_of(target), 0, address_of(source), 0, source.spec.nbytes) for source, target in loop.states]
         places = [0 if tensor is None else address_of(tensor) for tensor in (loop.index, loop.condition)]
-        head = (steps[0], address_of(self._status), first, last, *places, len(before), len(after))
+        head = (steps[0].address, address_of(self._status), first, last, *places, len(before), len(after))
         block = np.array([*head, *itertools.chain(*before, *after)], np.int64)
         self.team.repeat(address_of(block))
         if self._status[0]:
@@ -109,7 +110,6 @@ class CpuCommandList(CommandList):
             self.team.quiesce()
             self._program = self._counters = None
             self._steps.clear()
-            self._stretches.clear()
 
     def _seal(self) -> None:
         count = len(self._units)
@@ -120,14 +120,14 @@ class CpuCommandList(CommandList):
                 row[:3] = kernel.address, address_of(args), chunks
         self._program, self._counters = program, aligned(_LINE * (self.team.threads + 1) * count)
 
-    def _steps_of(self, first: int, last: int) -> list[int | Callable[[], None]]:
+    def _steps_of(self, first: int, last: int) -> list[Stretch | Callable[[], None]]:
         steps = self._steps.get((first, last))
         if steps is None:
             steps = self._steps[first, last] = self._split(first, last)
         return steps
 
-    def _split(self, first: int, last: int) -> list[int | Callable[[], None]]:
-        """Maximal native stretches (the addresses of their blocks) and the host functions between them."""
+    def _split(self, first: int, last: int) -> list[Stretch | Callable[[], None]]:
+        """Maximal native stretches and the host functions between them."""
         if not 0 <= first <= last <= len(self._units):
             raise ValueError(f"units {first} … {last} of {len(self._units)}")
         if self._program is None:
@@ -138,14 +138,8 @@ class CpuCommandList(CommandList):
             if native:
                 continue
             if index > start:
-                steps.append(self._stretch(start, index))
+                steps.append(Stretch(self._program, self._counters, start, index, self.team.threads))
             if index < last:
                 steps.append(self._units[index])
             start = index + 1
         return steps
-
-    def _stretch(self, first: int, last: int) -> tuple[int, bool]:
-        helpers = min(self.team.threads, int(self._program[first:last, 2].max())) - 1
-        block = np.array([address_of(self._program), address_of(self._counters), first, last, helpers], np.int64)
-        self._stretches.append(block)
-        return address_of(block)
