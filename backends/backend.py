@@ -122,7 +122,7 @@ class Repetition(NamedTuple):
     index: gets the iteration's number (int64) before the pass. slices: arrays [iterations, *shape] with dense rows, each with the tensor
     that gets the iteration's row before the pass. condition: one boolean; where it is false after the pass, that was the last one.
     stacks: tensors, each with the array [iterations, *shape] to whose row it is copied after the pass. states: results, each with the
-    tensor in which the next pass reads it, where it is put last; no result shares memory with such a tensor.
+    tensor to which it is copied last, one after the other, and in which the next pass may read it.
     """
 
     index: DeviceTensor | None

@@ -58,7 +58,8 @@ def repeat(body: GraphRunner, form: LoopForm, inputs: Sequence[Any], trips: int 
     if plan.dynamic or plan.remaining or len(plan.pipelines) != 1 or plan.pipelines[0].transfers:
         return None
     try:
-        loop, stacked = _Tensors(body, plan, inputs).repetition(form)
+        tensors = _Tensors(body, plan, inputs)
+        loop, stacked = tensors.repetition(form)
     except _Varies:
         return None
     host = dict(zip(body.graph.inputs, inputs, strict=True))
@@ -66,7 +67,10 @@ def repeat(body: GraphRunner, form: LoopForm, inputs: Sequence[Any], trips: int 
         tensor.copy_from_host(host[index])
     body.trail = [plan]
     stacks = _run(body.runtime, plan, loop, stacked, trips)
-    return body.results(plan, host), stacks
+    results = body.results(plan, host)
+    for output, copy in tensors.copies.items():
+        results[output] = copy.copy_to_host()
+    return results, stacks
 
 
 def too_many_to_stack(iterations: int, limits: Limits) -> LimitExceeded:
@@ -77,7 +81,10 @@ def too_many_to_stack(iterations: int, limits: Limits) -> LimitExceeded:
 
 
 class _Tensors:
-    """Where a body's inputs and outputs lie; `given` are its inputs in the first iteration."""
+    """Where a body's inputs and outputs lie; `given` are its inputs in the first iteration.
+
+    copies: by output, of states that lie in an input's memory, which gets another value before the next iteration.
+    """
 
     def __init__(self, body: GraphRunner, plan: Plan, given: Sequence[np.ndarray]):
         self._body = body
@@ -85,6 +92,7 @@ class _Tensors:
         self._given = given
         self._inputs = dict(plan.uploads)
         self._backend = plan.pipelines[0].backend
+        self.copies: dict[int, DeviceTensor] = {}
 
     def repetition(self, form: LoopForm) -> tuple[Repetition, list[DeviceTensor]]:
         """A Repetition that stacks nothing yet, and the tensors to stack. Raises _Varies."""
@@ -94,8 +102,9 @@ class _Tensors:
             raise _Varies
         slices = [(_with_dense_rows(rows), self._input(position)) for position, rows in form.slices.items()]
         slices = [(rows, target) for rows, target in slices if target is not None]
-        states = [state for state in (self._state(*pair) for pair in form.states) if state is not None]
-        return Repetition(index, condition, slices, [], states), [self._output(position) for position in form.stacks]
+        states = [state for pair in form.states for state in self._state(*pair)]
+        copies = [(self._output(output), copy) for output, copy in self.copies.items()]
+        return Repetition(index, condition, slices, [], copies + states), [self._output(position) for position in form.stacks]
 
     def _input(self, position: int) -> DeviceTensor | None:
         """None for one that the body doesn't read."""
@@ -113,18 +122,20 @@ class _Tensors:
             raise _Varies
         return found
 
-    def _state(self, output: int, given: int) -> tuple[DeviceTensor, DeviceTensor] | None:
-        """A state's result and where the next iteration reads it; None where nothing is to be done for that."""
+    def _state(self, output: int, given: int) -> list[tuple[DeviceTensor, DeviceTensor]]:
+        """A state's result with the tensor in which the next iteration reads it, where it has to be put there."""
         graph = self._body.graph
         if graph.outputs[output] == graph.inputs[given]:
-            return None
+            return []
         result, target, first = self._output(output), self._input(given), self._given[given]
-        shared = [tensor for tensor in self._inputs.values() if _overlap(tensor, result)]
-        if any(tensor is not target or tensor.offset != result.offset for tensor in shared):
-            raise _Varies  # it would change when another state is written
         if (first.dtype, first.shape) != (result.dtype, result.shape):
             raise _Varies
-        return None if target is None or shared else (result, target)
+        if target is not None and target.memory is result.memory and target.offset == result.offset:
+            return []
+        if any(_overlap(tensor, result) for tensor in self._inputs.values()):
+            memory = self._backend.allocate(result.spec.nbytes)
+            result = self.copies[output] = DeviceTensor(result.name, result.spec, self._backend, memory)
+        return [] if target is None else [(result, target)]
 
 
 def _overlap(a: DeviceTensor, b: DeviceTensor) -> bool:

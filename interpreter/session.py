@@ -186,7 +186,8 @@ class Session:
         """memory_mb, arena_bytes, arena_lower_bound_bytes, weight_bytes, flops, num_threads, backends, kernels_compiled of the last run.
 
         complete: whether all ops are counted. Before a run that is not so where shapes depend on data: what comes after the first such
-        op is planned when the model runs. Graphs inside of If, Loop and Scan are never counted in arena_bytes and flops.
+        op is planned when the model runs. Bodies of Loop and Scan, and of an If whose condition depends on data, are never counted in
+        arena_bytes and flops.
         """
         trail = self._trail() if self._last else []
         arena = sum(plan.memory.arena_bytes for plan in trail)

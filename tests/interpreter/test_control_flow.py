@@ -7,6 +7,9 @@ import onnx
 import onnxruntime
 import pytest
 
+import mnnx
+from mnnx.interpreter.pipeline import Pipeline
+
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 
 
@@ -94,6 +97,134 @@ X = np.array([0.5, -1], np.float32)
 TRUE, FALSE = np.array(True), np.array(False)
 
 
+LOOP_TO_THE_END = (
+    HEAD
+    + """g (int64 n, float limit, float[3] x) => (float[3] y, int64 last, float[k,3] all, int64[k] steps, float[k] one)
+    { zero = Constant<value = int64 {0}>()
+      y, last, all, steps, one = Loop(n, , x, zero) <body = b (int64 i, bool c, float[3] s, int64 l) =>
+            (bool d, float[3] t, int64 j, float[3] u, int64 k, float o)
+        { h = Constant<value = float {0.5}>() v = Mul(s, h) t = Add(v, x) u = Sub(t, s) j = Identity(i) k = Mul(i, i)
+          f = Cast<to=1>(i) d = Less(f, limit) o = Constant<value = float {1}>() }> }"""
+)
+
+EXCHANGED_STATES = (
+    HEAD
+    + """g (int64 n, float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] last, float[k,2] all)
+    { a, b, last, all = Loop(n, , x, z, x) <body = l (int64 i, bool c, float[2] p, float[2] q, float[2] r) =>
+            (bool d, float[2] p2, float[2] q2, float[2] r2, float[2] seen)
+        { d = Identity(c) p2 = Identity(q) q2 = Identity(p) r2 = Identity(p) seen = Add(p, r) }> }"""
+)
+
+FIBONACCI = (
+    HEAD
+    + """g (int64 n, int64 x, int64 z) => (int64 a, int64 b, int64[k] all)
+    { a, b, all = Loop(n, , x, z) <body = l (int64 i, bool c, int64 p, int64 q) => (bool d, int64 q2, int64 s, int64 seen)
+        { d = Identity(c) s = Add(p, q) q2 = Identity(q) seen = Identity(p) }> }"""
+)
+
+HOST_OP_IN_A_LOOP = (
+    HEAD
+    + """g (int64 n, float[4] x, float limit) => (float[4] y, float[k,4] all)
+    { y, all = Loop(n, , x) <body = b (int64 i, bool c, float[4] s) => (bool d, float[4] t, float[4] u)
+        { z = Constant<value = int64 {0}>() t = CumSum(s, z) u = Neg(s) m = ReduceMax<keepdims=0>(t) d = Less(m, limit) }> }"""
+)
+
+UNREAD_STATE = (
+    HEAD
+    + """g (int64 n, float[2] x) => (float[2] y, float[2] z)
+    { y, z = Loop(n, , x, x) <body = b (int64 i, bool c, float[2] s, float[2] unread) => (bool d, float[2] t, float[2] w)
+        { d = Identity(c) t = Add(s, x) w = Neg(s) }> }"""
+)
+
+SCAN_OF_COLUMNS = (
+    HEAD
+    + """g (float[3] h, float[3,n] x, float[n,2] z) => (float[3] y, float[3,n] all, float[n,3,2] outer)
+    { y, all, outer = Scan(h, x, z) <num_scan_inputs=2, scan_input_axes=[1,0], scan_input_directions=[0,1], scan_output_axes=[-1,0],
+                                     scan_output_directions=[0,1],
+        body = b (float[3] s, float[3] e, float[2] f) => (float[3] t, float[3] u, float[3,2] v)
+        { t = Add(s, e) u = Sub(t, e) one = Constant<value = int64[1] {1}>() p = Unsqueeze(t, one) v = Mul(p, f) }> }"""
+)
+
+IF_ON_A_SHAPE = (
+    HEAD
+    + """g (float[n,3] x) => (float[k,3] y, float[n,3] z, float[n,3] w)
+    { h = Shape(x) zero = Constant<value = int64 {0}>() four = Constant<value = int64 {4}>() n = Gather(h, zero) few = Less(n, four)
+      e = Exp(x)
+      y, z, w = If(few) <then_branch = t () => (float[k,3] p, float[n,3] q, float[n,3] q2)
+                            { p = Concat<axis=0>(x, e)
+                              two = Constant<value = int64 {2}>() pair = Equal(n, two)
+                              q = If(pair) <then_branch = tt () => (float[n,3] r) { r = Neg(e) },
+                                            else_branch = te () => (float[n,3] r2) { r2 = Identity(x) }>
+                              q2 = Identity(q) },
+                         else_branch = e () => (float[n,3] a, float[n,3] b, float[n,3] c)
+                            { a = Identity(e) b = Neg(x) c = Add(a, b) }> }"""
+)
+
+X = np.array([0.5, -1], np.float32)
+THREE = np.array([1, -2, 0.25], np.float32)
+TRUE, FALSE = np.array(True), np.array(False)
+
+
+def limit(value):
+    return np.array(value, np.float32)
+
+
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    ("text", "feeds", "alike"),
+    [
+        (
+            LOOP_TO_THE_END,
+            [{"n": np.array(n), "limit": limit(m), "x": THREE} for n, m in ((1, 9), (64, 63), (200, 63), (300, 1e9), (3000, 700), (0, 9))],
+            True,
+        ),
+        (EXCHANGED_STATES, [{"n": np.array(n), "x": X, "z": X + 1} for n in (1, 2, 5, 0)], True),
+        (FIBONACCI, [{"n": np.array(n), "x": np.array(0), "z": np.array(1)} for n in (1, 80)], True),
+        (HOST_OP_IN_A_LOOP, [{"n": np.array(n), "x": np.ones(4, np.float32), "limit": limit(m)} for n, m in ((3, 99), (50, 99))], True),
+        (UNREAD_STATE, [{"n": np.array(n), "x": X} for n in (1, 3)], True),
+        (
+            SCAN_OF_COLUMNS,
+            [{"h": THREE, "x": np.arange(3.0 * n, dtype="f").reshape(3, n), "z": np.ones((n, 2), "f")} for n in (1, 9)],
+            True,
+        ),
+    ],
+    ids=["to the end", "exchanged states", "fibonacci", "host op", "unread state", "scan of columns"],
+)
+def test_repeated_bodies_agree_with_onnxruntime(session_of, monkeypatch, text, feeds, alike, threads, level):
+    used = []
+    repeat = Pipeline.repeat
+    monkeypatch.setattr(Pipeline, "repeat", lambda *args: used.append(args) or repeat(*args))
+    session = session_of(text, level=level, num_threads=threads)
+    for feed in [*feeds, *feeds]:
+        check(session, text, feed)
+    assert bool(used) == alike
+
+
+def test_a_fault_in_a_repeated_body_names_the_op_and_leaves_the_session_usable(session_of):
+    text = (
+        HEAD
+        + """g (int64 n, float[4] x) => (float y, float[k] all)
+        { z = Constant<value = float {0}>()
+          y, all = Loop(n, , z) <body = b (int64 i, bool c, float s) => (bool d, float t, float u)
+            { p = Gather<axis=0>(x, i) t = Add(s, p) u = Neg(t) d = Identity(c) }> }"""
+    )
+    session = session_of(text)
+    for _ in range(2):
+        with pytest.raises(mnnx.InputError, match=r"op '\w+' \(Gather\).*4 is outside"):
+            session.run({"n": np.array(9), "x": np.ones(4, np.float32)})
+        check(session, text, {"n": np.array(4), "x": np.ones(4, np.float32)})
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_an_if_on_a_shape_is_planned_with_what_surrounds_it(session_of, level):
+    session = session_of(IF_ON_A_SHAPE, level=level)
+    for n in (2, 3, 4, 2, 7):
+        check(session, IF_ON_A_SHAPE, {"x": np.arange(3 * n, dtype=np.float32).reshape(n, 3) / 9})
+        assert session.info()["complete"]
+        assert "If" not in {row.op_type for row in session.placement()}
+
+
 @pytest.mark.parametrize("level", [0, 2])
 @pytest.mark.parametrize(
     ("text", "feeds"),
@@ -166,8 +297,6 @@ def test_errors_inside_bodies_name_the_op_there(session_of):
           y = Loop(n, , z) <body = b (int64 i, bool c, float s) => (bool d, float t)
             { p = Gather<axis=0>(x, i) t = Add(s, p) d = Identity(c) }> }"""
     )
-    import mnnx
-
     session = session_of(text)
     assert session.run({"n": np.array(4), "x": np.ones(4, np.float32)})["y"] == 4
     with pytest.raises(mnnx.InputError, match=r"op '\w+' \(Gather\).*4"):
