@@ -29,14 +29,15 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
     trips = None if inputs[0] is None else int(np.asarray(inputs[0]).reshape(-1)[0])
     going = inputs[1] is None or truth(inputs[1], "condition")
     states, captures = list(inputs[2 : 2 + op.states]), inputs[2 + op.states :]
-    body = runner.body(op.body, repeats=True)
-    empty = op.body.outputs[1 + op.states :]
-    if going and (trips is None or trips > 0) and hooks is None:
-        stacked = list(range(1 + op.states, len(op.body.outputs)))
-        form = LoopForm(0, 0, [(0, 1), *((1 + i, 2 + i) for i in range(op.states))], {}, stacked)
-        if done := repeat(body, form, [np.asarray(0, np.int64), np.asarray(going), *states, *captures], trips):
-            return [*done[0][1 : 1 + op.states], *done[1]]
-    stacks: list[list[Any]] = [[] for _ in empty]
+    stacked = range(1 + op.states, len(op.body.outputs))
+    stacks: list[list[Any]] = [[] for _ in stacked]
+    if going and (trips is None or trips > 0):
+        body, captures = runner.loop_body(op, captures, hooks)
+        if hooks is None:
+            form = LoopForm(0, 0, [(0, 1), *((1 + i, 2 + i) for i in range(op.states))], {}, list(stacked))
+            done = repeat(body, form, [np.asarray(0, np.int64), np.asarray(going), *states, *captures], trips)
+            if done is not None:
+                return [*done[0][1 : 1 + op.states], *done[1]]
     iteration = 0
     while going and (trips is None or iteration < trips):
         runner.runtime.count_iterations()
@@ -45,7 +46,7 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
         states = results[1 : 1 + op.states]
         _push(stacks, results[1 + op.states :], runner.runtime.limits)
         iteration += 1
-    return [*states, *(_stack(stack, op.body, index) for stack, index in zip(stacks, empty, strict=True))]
+    return [*states, *(_stack(stack, op.body, op.body.outputs[i]) for stack, i in zip(stacks, stacked, strict=True))]
 
 
 def _push(stacks: list[list[np.ndarray]], values: Sequence[Any], limits: Limits) -> None:
@@ -98,28 +99,28 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
     moved = [np.moveaxis(s, normalize_axis(a, s.ndim), 0)[:: -1 if b else 1] for s, a, b in zip(scans, axes, backward, strict=True)]
     lengths = {len(m) for m in moved}
     require(len(lengths) == 1, f"scan inputs must have one length along their scan axes, they have {sorted(lengths)}")
-    body = runner.body(op.body, repeats=True)
     stacks: Sequence[Any] = [[] for _ in op.body.outputs[op.states :]]
     out_axes = op.output_axes or (0,) * len(stacks)
     out_backward = op.output_directions or (0,) * len(stacks)
     require(len(out_axes) == len(stacks) == len(out_backward), f"one output axis and direction per scan output ({len(stacks)})")
     steps = lengths.pop()
-    form = LoopForm(
-        None,
-        None,
-        [(i, i) for i in range(op.states)],
-        {op.states + i: m for i, m in enumerate(moved)},
-        list(range(op.states, len(op.body.outputs))),
-    )
-    first = [*states, *(np.asarray(m[0], order="C") for m in moved), *captures] if steps and hooks is None else None
-    if first is not None and (done := repeat(body, form, first, steps)):
-        states, stacks = done[0][: op.states], done[1]
-    else:
-        for step in range(steps):
-            runner.runtime.count_iterations()
-            results = body.run([*states, *(np.asarray(m[step], order="C") for m in moved), *captures], hooks)
-            states = results[: op.states]
-            _push(stacks, results[op.states :], runner.runtime.limits)
+    if steps:
+        body, captures = runner.loop_body(op, captures, hooks)
+
+        def given(step: int) -> list[Any]:
+            return [*states, *(np.asarray(m[step], order="C") for m in moved), *captures]
+
+        slices = {op.states + i: m for i, m in enumerate(moved)}
+        form = LoopForm(None, None, [(i, i) for i in range(op.states)], slices, list(range(op.states, len(op.body.outputs))))
+        done = repeat(body, form, given(0), steps) if hooks is None else None
+        if done is not None:
+            states, stacks = done[0][: op.states], done[1]
+        else:
+            for step in range(steps):
+                runner.runtime.count_iterations()
+                results = body.run(given(step), hooks)
+                states = results[: op.states]
+                _push(stacks, results[op.states :], runner.runtime.limits)
     stacked = [
         _stack(stack[::-1] if b else stack, op.body, index, axis)
         for stack, index, axis, b in zip(stacks, op.body.outputs[op.states :], out_axes, out_backward, strict=True)

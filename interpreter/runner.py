@@ -10,6 +10,7 @@ import numpy as np
 from mnnx.errors import BackendError, InputError
 from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits, check_text
+from mnnx.interpreter.hoisting import hoist
 from mnnx.interpreter.inlining import Inliner
 from mnnx.interpreter.needed import needed_nodes
 from mnnx.interpreter.pipeline import Hooks
@@ -20,6 +21,7 @@ from mnnx.schema import dtypes
 from mnnx.schema.log import log
 from mnnx.schema.model import Graph, Node
 from mnnx.schema.ops.base import DataDependent, Spec
+from mnnx.schema.ops.control_flow import Loop, Scan
 
 #: How many plans are kept for different shapes at one point of a graph, as long as their arenas together keep within the limit of
 #: memory; the one used longest ago goes first.
@@ -45,12 +47,27 @@ class GraphRunner:
         self.is_planned = False  # whether these are all
         self._plans: dict[tuple, Plan] = {}
         self._bodies: dict[int, GraphRunner] = {}
+        self._hoists: dict[int, tuple[Graph, Graph] | None] = {}
 
     def body(self, graph: Graph, repeats: bool = False) -> GraphRunner:
         """The runner of a subgraph."""
         if id(graph) not in self._bodies:
             self._bodies[id(graph)] = GraphRunner(graph, self.runtime, repeats=repeats)
         return self._bodies[id(graph)]
+
+    def loop_body(self, op: Loop | Scan, captures: Sequence[Any], hooks: Hooks | None) -> tuple[GraphRunner, list[Any]]:
+        """The runner of a loop's body, and what the body captures: for hooks that of the model, else one that is given what all iterations
+        have in common, computed here."""
+        hoisted = None if hooks else self._hoisted(op)
+        if hoisted is None:
+            return self.body(op.body, repeats=True), list(captures)
+        common, body = hoisted
+        return self.body(body, repeats=True), [*captures, *self.body(common).run(captures)]
+
+    def _hoisted(self, op: Loop | Scan) -> tuple[Graph, Graph] | None:
+        if id(op) not in self._hoists:
+            self._hoists[id(op)] = hoist(op.body, op.own_inputs - (isinstance(op, Scan) and op.batched))
+        return self._hoists[id(op)]
 
     def first_plan(self, inputs: Sequence[Any]) -> Plan:
         """The plan that a run on these host values begins with."""
