@@ -8,6 +8,7 @@ import onnxruntime
 import pytest
 
 import mnnx
+from mnnx.interpreter.hoisting import hoist
 from mnnx.interpreter.pipeline import Pipeline
 
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
@@ -96,6 +97,16 @@ LOOP_OF_IF = (
 X = np.array([0.5, -1], np.float32)
 TRUE, FALSE = np.array(True), np.array(False)
 
+
+INVARIANTS = (
+    HEAD
+    + """g (int64 n, float[3,2] x, int64 pick, float[2] z) => (float[2] y, float[k,3] all, float[k,2] same)
+    { y, all, same = Loop(n, , z) <body = b (int64 i, bool c, float[2] s) => (bool d, float[2] t, float[3] u, float[2] v)
+        { d = Identity(c) e = Exp(x) row = Gather<axis=0>(e, pick) v = Neg(row)
+          h = Shape(e) z0 = Constant<value = int64[1] {0}>() n0 = Gather<axis=0>(h, z0) one = Constant<value = float {1}>() r = Expand(one, n0)
+          two = Constant<value = int64[2] {2, 3}>() f = Reshape(e, two) m = MatMul(s, f) u = Tanh(m)
+          q = ReduceSum<keepdims=0>(r) w = Add(s, row) t = Add(w, q) }> }"""
+)
 
 LOOP_TO_THE_END = (
     HEAD
@@ -199,6 +210,24 @@ def test_repeated_bodies_agree_with_onnxruntime(session_of, monkeypatch, text, f
     for feed in [*feeds, *feeds]:
         check(session, text, feed)
     assert bool(used) == alike
+
+
+@pytest.mark.parametrize("level", [0, 2])
+def test_what_iterations_have_in_common_is_computed_once(session_of, level):
+    session = session_of(INVARIANTS, level=level)
+    x = np.arange(6, dtype=np.float32).reshape(3, 2) / 9
+    for n, pick in ((4, 1), (1, -3), (0, 2), (0, 7), (3, 0)):  # row 7 is asked for by no iteration
+        check(session, INVARIANTS, {"n": np.array(n), "x": x, "pick": np.array(pick), "z": X})
+    with pytest.raises(mnnx.InputError, match=r"\(Gather\).*7 is outside"):
+        session.run({"n": np.array(1), "x": x, "pick": np.array(7), "z": X})
+    seen = []
+    feed = {"n": np.array(3), "x": x, "pick": np.array(1), "z": X}
+    session.run_with_callbacks(lambda t, i: None, lambda t, i: seen.append(i.type), feed)
+    assert seen.count("Exp") == seen.count("Tanh") == 3
+    body = session.interpreter.model.graphs[0].nodes[0].op.body
+    common, rest = hoist(body, 3)
+    assert [node.op.name for node in common.nodes] == ["Exp", "Gather"]
+    assert not {"Exp"} & {node.op.name for node in rest.nodes}
 
 
 def test_a_fault_in_a_repeated_body_names_the_op_and_leaves_the_session_usable(session_of):
