@@ -116,7 +116,7 @@ class SharedWeights:
             return self.packed[where][1]
 
 
-class Repetition(NamedTuple):
+class Repetition(Row):
     """What a loop does around each pass over the commands of its body. All tensors are plain and on the commands' own device.
 
     index: gets the iteration's number (int64) before the pass. slices: arrays [iterations, *shape] with dense rows, each with the tensor

@@ -21,7 +21,7 @@ class DeviceTensor:
     (`backends/blocked.py`); its `shape` is the op's, whatever the layout.
     """
 
-    __slots__ = ("backend", "constant", "layout", "memory", "name", "offset", "spec")
+    __slots__ = ("array", "backend", "constant", "layout", "memory", "name", "offset", "spec")
 
     def __init__(
         self,
@@ -40,6 +40,7 @@ class DeviceTensor:
         self.offset = offset
         self.constant = constant
         self.layout = layout
+        self.array: np.ndarray | None = None  # a backend's own note of the tensor as an array in its memory
 
     @property
     def shape(self) -> tuple[int, ...]:

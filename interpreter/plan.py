@@ -9,6 +9,7 @@ left to run on the host when the plan is done; whatever depends on it is left fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -43,6 +44,7 @@ CONTROL_FLOW = (If, Loop, Scan)
 class Plan(Record):
     """`uploads`: values to copy in before a run. `tensors`: where each value that outlives the plan lies. `known`: values computed at
     planning. `dynamic`: nodes to run on the host afterwards; `remaining`: nodes for the plans in `successors`, by their inputs' specs.
+    `loop`: of a loop's body, how it is repeated (`repetition.py`).
     """
 
     uploads: list[tuple[int, DeviceTensor]]
@@ -56,6 +58,7 @@ class Plan(Record):
     placement: list[Placement]
     flops: int = 0
     successors: dict[tuple, Plan] = dict
+    loop: Any = None
 
     def execute(self, hooks: Hooks | None) -> None:
         for pipeline in self.pipelines:

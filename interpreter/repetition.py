@@ -18,7 +18,7 @@ from mnnx.interpreter.config import Limits
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runtime import Runtime
 from mnnx.schema import dtypes
-from mnnx.schema.records import Record
+from mnnx.schema.records import Record, Row
 
 if TYPE_CHECKING:
     from mnnx.interpreter.runner import GraphRunner
@@ -57,18 +57,18 @@ def repeat(body: GraphRunner, form: LoopForm, inputs: Sequence[Any], trips: int 
     plan = body.first_plan(inputs)
     if plan.dynamic or plan.remaining or len(plan.pipelines) != 1 or plan.pipelines[0].transfers:
         return None
-    try:
-        tensors = _Tensors(body, plan, inputs)
-        loop, stacked = tensors.repetition(form)
-    except _Varies:
+    if plan.loop is None:
+        plan.loop = _loop_of(body, plan, form, inputs)
+    if not plan.loop:
         return None
     host = dict(zip(body.graph.inputs, inputs, strict=True))
     for index, tensor in plan.uploads:
         tensor.copy_from_host(host[index])
     body.trail = [plan]
-    stacks = _run(body.runtime, plan, loop, stacked, trips)
+    slices = [(_with_dense_rows(form.slices[position]), target) for position, target in plan.loop.slices]
+    stacks = _run(body.runtime, plan, plan.loop.repetition._replace(slices=slices), trips)
     results = body.results(plan, host)
-    for output, copy in tensors.copies.items():
+    for output, copy in plan.loop.copies.items():
         results[output] = copy.copy_to_host()
     return results, stacks
 
@@ -80,11 +80,28 @@ def too_many_to_stack(iterations: int, limits: Limits) -> LimitExceeded:
     )
 
 
-class _Tensors:
-    """Where a body's inputs and outputs lie; `given` are its inputs in the first iteration.
+class _Loop(Row):
+    """A plan that is repeated. repetition: without slices, and rows to stack in. slices: inputs that get slices, with their tensors.
 
-    copies: by output, of states that lie in an input's memory, which gets another value before the next iteration.
+    stacked: what is stacked. copies: by output, of states that lie in an input's memory, which gets another value afterwards.
     """
+
+    repetition: Repetition
+    slices: list[tuple[int, DeviceTensor]]
+    stacked: list[DeviceTensor]
+    copies: dict[int, DeviceTensor]
+
+
+def _loop_of(body: GraphRunner, plan: Plan, form: LoopForm, given: Sequence[np.ndarray]) -> _Loop | bool:
+    """The plan as a loop; False where iterations may differ. `given` are the body's inputs in the first one."""
+    try:
+        return _Places(body, plan, given).loop(form)
+    except _Varies:
+        return False
+
+
+class _Places:
+    """Where the inputs and outputs of a body's plan lie."""
 
     def __init__(self, body: GraphRunner, plan: Plan, given: Sequence[np.ndarray]):
         self._body = body
@@ -92,19 +109,18 @@ class _Tensors:
         self._given = given
         self._inputs = dict(plan.uploads)
         self._backend = plan.pipelines[0].backend
-        self.copies: dict[int, DeviceTensor] = {}
+        self._copies: dict[int, DeviceTensor] = {}
 
-    def repetition(self, form: LoopForm) -> tuple[Repetition, list[DeviceTensor]]:
-        """A Repetition that stacks nothing yet, and the tensors to stack. Raises _Varies."""
+    def loop(self, form: LoopForm) -> _Loop:
         index = None if form.index is None else self._input(form.index)
         condition = None if form.condition is None else self._output(form.condition)
         if condition is not None and (condition.dtype != np.bool_ or condition.spec.size != 1):
             raise _Varies
-        slices = [(_with_dense_rows(rows), self._input(position)) for position, rows in form.slices.items()]
-        slices = [(rows, target) for rows, target in slices if target is not None]
+        slices = [(position, target) for position in form.slices if (target := self._input(position)) is not None]
         states = [state for pair in form.states for state in self._state(*pair)]
-        copies = [(self._output(output), copy) for output, copy in self.copies.items()]
-        return Repetition(index, condition, slices, [], copies + states), [self._output(position) for position in form.stacks]
+        copies = [(self._output(output), copy) for output, copy in self._copies.items()]
+        stacked = [self._output(position) for position in form.stacks]
+        return _Loop(Repetition(index, condition, [], [], copies + states), slices, stacked, self._copies)
 
     def _input(self, position: int) -> DeviceTensor | None:
         """None for one that the body doesn't read."""
@@ -134,7 +150,7 @@ class _Tensors:
             return []
         if any(_overlap(tensor, result) for tensor in self._inputs.values()):
             memory = self._backend.allocate(result.spec.nbytes)
-            result = self.copies[output] = DeviceTensor(result.name, result.spec, self._backend, memory)
+            result = self._copies[output] = DeviceTensor(result.name, result.spec, self._backend, memory)
         return [] if target is None else [(result, target)]
 
 
@@ -146,9 +162,9 @@ def _with_dense_rows(array: np.ndarray) -> np.ndarray:
     return array if array[0].flags.c_contiguous else np.ascontiguousarray(array)
 
 
-def _run(runtime: Runtime, plan: Plan, loop: Repetition, stacked: list[DeviceTensor], trips: int | None) -> list[np.ndarray]:
+def _run(runtime: Runtime, plan: Plan, loop: Repetition, trips: int | None) -> list[np.ndarray]:
     """Runs the loop and returns what was stacked."""
-    stacks = _Stacks(stacked, runtime.limits, trips)
+    stacks = _Stacks(plan.loop.stacked, runtime.limits, trips)
     done, at_once, going = 0, _FIRST_ITERATIONS, True
     while going and done != trips:
         if runtime.iterations_left <= 0:

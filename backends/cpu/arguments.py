@@ -20,6 +20,12 @@ def address_of(tensor: DeviceTensor | np.ndarray) -> int:
 
 def array_of(tensor: DeviceTensor) -> np.ndarray:
     """The tensor's memory as an array of its dtype and shape; of the blocked shape where it is blocked."""
+    if tensor.array is None:
+        tensor.array = _array_of(tensor)
+    return tensor.array
+
+
+def _array_of(tensor: DeviceTensor) -> np.ndarray:
     if tensor.dtype == STRING:
         return tensor.memory.reshape(tensor.shape)
     shape = blocked_shape(tensor.shape, tensor.layout) if tensor.layout else tensor.shape

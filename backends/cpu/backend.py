@@ -97,7 +97,7 @@ class CpuBackend(Backend):
     def host_view(self, tensor: DeviceTensor) -> np.ndarray:
         if tensor.layout:
             return self.download(tensor)
-        view = array_of(tensor)
+        view = array_of(tensor).view()
         view.flags.writeable = False
         return view
 
