@@ -45,6 +45,10 @@ class Tiling(Row):
         """The width of a panel of b."""
         return self.vectors * self.lanes
 
+    def rows_of(self, vectors: int) -> int:
+        """The rows of a tile of so many vectors that needs no more registers, up to 8."""
+        return max(1, min(8, self.rows * self.vectors // vectors))
+
     @property
     def parameters(self) -> dict[str, int | bool]:
         """What kernel factories take."""

@@ -38,7 +38,7 @@ def group_of(mode: str) -> int:
 _MADD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
-def _dot(v: Vectors, mode: str, sums, unsigned, signed):
+def dot_words(v: Vectors, mode: str, sums, unsigned, signed):
     """sums + the products of the words' elements; `unsigned` is the operand that vnni takes as unsigned."""
     builder, lanes = v.builder, v.lanes
     if group_of(mode) == 2:
@@ -90,7 +90,7 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
                     factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset)
                     for j in range(vectors):
                         operands = (columns[j], factor) if panel_rows else (factor, columns[j])
-                        nexts.append(_dot(v, mode, sums[i * vectors + j], *operands))
+                        nexts.append(dot_words(v, mode, sums[i * vectors + j], *operands))
                 loop.carry([*nexts, builder.add(a_offset, v.index(4 * (panel_rows or 1))), builder.add(b_row, v.index(step * vectors))])
             totals = loop.results[: rows * vectors]
             entry, factored, after = builder.block, builder.append_basic_block("factored"), builder.append_basic_block("sums")
@@ -189,7 +189,7 @@ def _make_sum(lanes: int, mode: str):
                 with Loop(builder, pieces, [v.integer(0)]) as loop:
                     index = builder.add(done, builder.mul(loop.index, v.index(width)))
                     word = builder.load(v.at(row, builder.shl(index, v.index(2)), v.integers), align=4)
-                    loop.carry([_dot(v, mode, loop.values[0], word, ones)])
+                    loop.carry([dot_words(v, mode, loop.values[0], word, ones)])
                 for lane in range(width):
                     total = builder.add(total, builder.extract_element(loop.results[0], v.index(lane)))
                 done = builder.add(done, builder.mul(pieces, v.index(width)))
