@@ -160,7 +160,7 @@ class RecurrentExecution(Execution):
         gates, commands = self.gates, self.backend.commands
         work = self.batch * gates.blocks * (max(gates.phases) * self.depth + _CELL)
         stages = self.steps * len(gates.phases)
-        for unit in units(self.backend, self.directions, stages, work, -(-self.batch // rows), gates.blocks):
+        for unit in units(self.backend, gates, stages, work, self.batch, rows):
             chunks = self.directions * unit.row_parts * unit.column_parts
             commands.record(layer, arguments(*RecurrentUnit(address_of(block), *unit)), chunks, (block, keep))
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import NamedTuple
 
 import numpy as np
+
+from mnnx.backends.cpu.arguments import aligned_copy
+from mnnx.schema.records import Row
 
 #: A layer's units at most: beyond, what is left of a sequence is one unit.
 _MOST = 4096
 #: Vector instructions of a chunk of several steps, about: a thread that loses its core with a chunk in hand delays the others by that.
 _CHUNK = 5e4
+#: Vector instructions of a chunk of a stage at least.
+_SHARE = 2e3
 
 
-class GateLayout(NamedTuple):
+class GateLayout(Row):
     """Hidden units in blocks of `lanes`, all gates of a block side by side. `phases`: how many gates meet the states at once."""
 
     directions: int
@@ -49,14 +53,14 @@ class GateLayout(NamedTuple):
             panel = np.moveaxis(spread[:, :, first : first + gates], -1, 2)
             parts.append(panel.reshape(self.directions, -1))
             first += gates
-        return np.concatenate(parts, 1)
+        return aligned_copy(np.concatenate(parts, 1))
 
     def second_phase(self, depth: int) -> int:
         """Where among `panels` of so many rows the second phase begins."""
         return self.phases[0] * self.blocks * self.lanes * depth if len(self.phases) > 1 else 0
 
 
-class Unit(NamedTuple):
+class Unit(Row):
     """Stages (steps, or phases of steps) first … last-1. Chunks: directions × row_parts × column_parts."""
 
     first: int
@@ -65,18 +69,18 @@ class Unit(NamedTuple):
     column_parts: int = 1
 
 
-def units(backend, directions: int, stages: int, work: float, tiles: int, blocks: int) -> Iterator[Unit]:
-    """`work`: of one direction's stage, in vector instructions; `tiles`: how many tiles its sequences make; `blocks`: of hidden units.
+def units(backend, gates: GateLayout, stages: int, work: float, batch: int, rows: int) -> Iterator[Unit]:
+    """`work`: of one direction's stage, in vector instructions; `rows`: how many of the `batch` sequences make a tile.
 
     Directions and sequences don't wait for one another, so where they are enough for all threads, chunks are of several stages. Else
     each stage is a unit of its own, whose hidden units are shared out, if that is worth a hand-over.
     """
-    threads = backend.threads
+    threads, directions, tiles = backend.threads, gates.directions, -(-batch // rows)
     if threads == 1:
         return iter([Unit(0, stages)])
     row_parts = threads // math.gcd(threads, directions)
-    if tiles % row_parts and tiles < 4 * row_parts:
-        column_parts = min(blocks, min(backend.chunks(directions * work), 2 * threads) // directions)
+    if row_parts > 1 and -(-tiles // row_parts) * rows * row_parts > 1.2 * batch:  # sequences alone would leave threads idle
+        column_parts = min(gates.blocks, min(backend.chunks(directions * work, _SHARE), 2 * threads) // directions)
         if column_parts > 1:
             return _shared(stages, column_parts)
         row_parts = min(tiles, row_parts)
