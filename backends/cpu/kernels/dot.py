@@ -30,6 +30,10 @@ from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, 
 _product, _rows = (load_words(len(block._fields)) for block in (DotProduct, DotRows))
 
 
+#: How far ahead packed weights are asked for, in bytes: they often come from main memory.
+_AHEAD = 2048
+
+
 def group_of(mode: str) -> int:
     """Elements in a word."""
     return 2 if mode in ("madd", "pairs") else 4
@@ -86,6 +90,9 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
                 *sums, a_offset, b_row = loop.values
                 columns = [load(b_row, step * j) for j in range(vectors)]
                 nexts = []
+                if not panel_rows:
+                    for j in range(vectors):
+                        v.prefetch(b_row, _AHEAD + step * j)
                 for i in range(rows):
                     factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset)
                     for j in range(vectors):
@@ -221,7 +228,8 @@ def make_rows(lanes, mode):
 @kernel_factory("dot.product")
 def make_product(rows, vectors, lanes, mode):
     """Argument block: DotProduct. Row chunks × panel chunks are shared out to the parts."""
-    tile, single, panel_columns = make_dot_tile(rows, vectors, lanes, mode), make_dot_tile(1, vectors, lanes, mode), vectors * lanes
+    tile, half, quarter, single = (make_dot_tile(max(1, n), vectors, lanes, mode) for n in (rows, rows // 2, rows // 4, 1))
+    half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
     copy_block = make_copy_block(lanes)
     edge, start_row, edge_stride = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns
 
@@ -244,16 +252,21 @@ def make_product(rows, vectors, lanes, mode):
                     store_i32(start + j, -a_zero * own)
                 row = first_row
                 while row < last_row:
-                    height = rows if last_row - row >= rows else 1
+                    left = last_row - row
+                    height = rows if left >= rows else half_rows if left >= half_rows else quarter_rows if left >= quarter_rows else 1
                     a_row, place = a + row * a_stride, c + row * n * 4 + column
                     sums = row_sums + 4 * row if factors != 0 else 0
                     whole = width == panel_columns
                     target, stride = (place, 4 * n) if whole else (scratch, edge_stride)
                     b_panel = b + panel * panel_bytes
-                    if height == 1:
-                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    else:
+                    if height == rows:
                         tile(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    elif height == half_rows:
+                        half(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    elif height == quarter_rows:
+                        quarter(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    else:
+                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
                     if not whole:
                         copy_block(scratch, edge_stride, place, 4 * n, height, width)
                     row += height
