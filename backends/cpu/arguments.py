@@ -53,3 +53,10 @@ def aligned(nbytes: int, alignment: int = 64) -> np.ndarray:
     memory = np.zeros(nbytes + alignment, np.uint8)
     start = -address_of(memory) % alignment
     return memory[start : start + nbytes]
+
+
+def aligned_copy(array: np.ndarray) -> np.ndarray:
+    """A contiguous copy that begins at a multiple of 64: vectors of packed weights then lie within cache lines."""
+    memory = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
+    memory[...] = array
+    return memory

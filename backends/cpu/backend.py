@@ -10,7 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
 from mnnx.backends.blocked import block, unblock
 from mnnx.backends.cpu import creators, kernel_bundles
-from mnnx.backends.cpu.arguments import address_of, aligned, array_of
+from mnnx.backends.cpu.arguments import address_of, aligned, aligned_copy, array_of
 from mnnx.backends.cpu.cores import available_cores
 from mnnx.backends.cpu.host_execution import HostExecution
 from mnnx.backends.cpu.kernel import compiled_count
@@ -75,7 +75,7 @@ class CpuBackend(Backend):
 
     def constant(self, name: str, array: np.ndarray) -> DeviceTensor:
         if not array.flags.c_contiguous or address_of(array) % array.dtype.itemsize:
-            array = self.packed("contiguous", array, _aligned_copy)
+            array = self.packed("contiguous", array, aligned_copy)
         return DeviceTensor(name, Spec(array.dtype, array.shape), self, array.reshape(-1).view(np.uint8), 0, array)
 
     def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:
@@ -107,9 +107,3 @@ class CpuBackend(Backend):
 
     def release(self) -> None:
         self.team.release()
-
-
-def _aligned_copy(array: np.ndarray) -> np.ndarray:
-    memory = aligned(array.nbytes).view(array.dtype).reshape(array.shape)
-    memory[...] = array
-    return memory

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
+from mnnx.backends.cpu.arguments import aligned, aligned_copy
 from mnnx.backends.cpu.target import Target
 from mnnx.schema.records import Row
 
@@ -44,6 +47,10 @@ class Tiling(Row):
     def columns(self) -> int:
         """The width of a panel of b."""
         return self.vectors * self.lanes
+
+    def rows_of(self, vectors: int) -> int:
+        """The rows of a tile of so many vectors that needs no more registers, up to 8."""
+        return max(1, min(8, self.rows * self.vectors // vectors))
 
     @property
     def parameters(self) -> dict[str, int | bool]:
@@ -92,13 +99,14 @@ class Tiling(Row):
         panels = -(-m // self.rows)
         packed = np.zeros((*batch, panels * self.rows, k), a.dtype)
         packed[..., :m, :] = a
-        return np.ascontiguousarray(np.swapaxes(flushed(packed).reshape(*batch, panels, self.rows, k), -1, -2))
+        return aligned_copy(np.swapaxes(flushed(packed).reshape(*batch, panels, self.rows, k), -1, -2))
 
     def pack_columns(self, b: np.ndarray) -> np.ndarray:
         """b [..., K, N] → [..., N / columns, K, columns], missing columns zero: how the right operand of a product is read."""
         *batch, k, n = b.shape
         panels = -(-n // self.columns)
-        packed = np.zeros((*batch, panels, k, self.columns), b.dtype)
+        shape = (*batch, panels, k, self.columns)
+        packed = aligned(math.prod(shape) * b.itemsize).view(b.dtype).reshape(shape)
         for panel in range(panels):  # one at a time: what is copied once more stays in the cache
             part = b[..., panel * self.columns : (panel + 1) * self.columns]
             packed[..., panel, :, : part.shape[-1]] = flushed(part.copy("K"))

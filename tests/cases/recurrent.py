@@ -100,7 +100,12 @@ for op_class in (RNN, GRU, LSTM):
     row(op_class(), *inputs(op_class, batch=0))
     row(op_class(), *inputs(op_class, floats=f64))
     row(op_class(), *inputs(op_class, floats=f16), rtol=2e-2, atol=2e-2)
+    for batch, hidden in ((1, 23), (3, 16), (5, 50)):
+        lengths = np.arange(batch, dtype=np.int32)
+        row(op_class(), *inputs(op_class, batch=batch, hidden=hidden, width=3))
+        row(op_class(direction="bidirectional"), *inputs(op_class, 2, batch=batch, hidden=hidden, width=3), lengths)
 row(GRU(linear_before_reset=True), *inputs(GRU), None, f32(1, 3, 6))
+row(GRU(linear_before_reset=True, direction="bidirectional"), *inputs(GRU, 2, batch=5, hidden=50), None, f32(2, 5, 50))
 row(GRU(activations=("HardSigmoid", "LeakyRelu"), activation_alpha=(0.3, 0.3), activation_beta=(0.4,)), *inputs(GRU), alpha=0.3, beta=0.4)
 row(LSTM(direction="bidirectional"), *inputs(LSTM, 2), LENGTHS, f32(2, 3, 6), f32(2, 3, 6), f32(2, 18))
 row(LSTM(input_forget=True), *inputs(LSTM), None, None, f32(1, 3, 6))

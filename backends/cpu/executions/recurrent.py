@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +11,17 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.pixel_product import round_up
-from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import Product, epilogue
+from mnnx.backends.cpu.executions.recurrent_plan import GateLayout, units
+from mnnx.backends.cpu.kernel import Kernel, kernel
+from mnnx.backends.cpu.kernels.blocks import Product, RecurrentStates, RecurrentUnit, epilogue
 from mnnx.backends.cpu.kernels.blocks import Recurrent as Block
-from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.tiling import Tiling, flushed
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent
 
 _FLOAT32 = np.dtype("float32")
+#: What the functions of a block's cells cost, in vector instructions.
+_CELL = 100
 _NATIVE = {LSTM: (("Sigmoid", "Tanh", "Tanh"),), GRU: (("Sigmoid", "Tanh"),), RNN: (("Tanh",), ("Relu",))}
 
 
@@ -41,122 +45,131 @@ def create(op: Recurrent, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class RecurrentExecution(Execution):
-    """x [L, N, I] (layout 1: [N, L, I]), w [D, gates * H, I], r [D, gates * H, H]."""
+    """x [L, N, I] (layout 1: [N, L, I]), w [D, gates * H, I], r [D, gates * H, H].
+
+    Working memory: the inputs' part of all gates, a row of `GateLayout.columns` per row of x; then the states (see the argument block).
+    """
 
     def __init__(self, op: Recurrent, backend, inputs: Specs):
         super().__init__(op, backend)
-        self.tiling = tiling = Tiling.of(backend.target)
+        self.tiling = Tiling.of(backend.target)
         self.directions, _, self.inputs = inputs[1].shape
         self.hidden = inputs[2].shape[2]
         self.batch, self.steps = inputs[0].shape[:2] if op.layout else inputs[0].shape[1::-1]
-        self.padded = -(-self.hidden // tiling.lanes) * tiling.lanes
-        self.reset_first = isinstance(op, GRU) and not op.linear_before_reset
-        groups = (2, 1) if self.reset_first else (op.gates,)
-        self.panels = tuple(-(-gates * self.padded // tiling.columns) for gates in groups)
-        self.columns = sum(self.panels) * tiling.columns
-        self.gates_bytes = round_up(4 * self.directions * self.batch * self.steps * self.columns)
-        self.slot_bytes = round_up(4 * tiling.rows * (3 * self.padded + self.columns))
+        phases = (2, 1) if isinstance(op, GRU) and not op.linear_before_reset else (op.gates,)
+        self.gates = GateLayout(self.directions, self.hidden, self.tiling.lanes, phases)
+        self.gates_bytes = round_up(4 * self.batch * self.steps * self.gates.columns)
+        self.state_bytes = 4 * self.gates.blocks * self.tiling.lanes
+        self.kind_bytes = self.directions * self.batch * self.state_bytes  # of one kind of states
+        self.work_bytes = self.gates_bytes + round_up((2 + 1 + len(phases) - 1) * self.kind_bytes)
+
+    @property
+    def depth(self) -> int:
+        """Words of a state that meets the recurrent weights."""
+        return self.hidden
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self.gates_bytes + self.backend.threads * self.slot_bytes
+        return self.work_bytes
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if not self.batch:
             return
         x, w, r, b, lengths, initial_h, initial_c, _ = (*inputs, *[None] * 8)[:8]
-        op, backend, tiling, batch, directions = self.op, self.backend, self.tiling, self.batch, self.directions
-        gates = address_of(scratch)
-        inputs_start = self._inputs(x, gates + self.gates_bytes + backend.threads * self.slot_bytes)
-        parameters = np.array(epilogue("", ())[1], _FLOAT32)
-        if self.steps:
-            self._record_inputs(inputs_start, w, b, gates, parameters)
-        weights = self._weights("r", r)
-        bias = self._bias(b, 1)
-        outputs = [0 if y is None else address_of(y) for y in (*outputs, None, None)[:3]]
-        optional = [0 if tensor is None else address_of(tensor) for tensor in (lengths, initial_h, initial_c)]
-        hidden, row = 4 * self.hidden, 4 * self.columns
-        if op.layout:
-            gates_strides, state_strides = (row, self.steps * row), (hidden, directions * hidden)
-            all_strides = (directions * hidden, hidden, self.steps * directions * hidden)
-        else:
-            gates_strides, state_strides = (batch * row, row), (batch * hidden, hidden)
-            all_strides = (directions * batch * hidden, batch * hidden, hidden)
-        flags = np.zeros(backend.threads, np.int64)
-        block = Block(
-            gates, row, *gates_strides, batch * self.steps * row, address_of(weights), weights[0].nbytes, address_of(bias), directions,
-            batch, self.steps, self.hidden, self.padded, sum(self.panels), self.panels[0], *optional, *state_strides, outputs[0],
-            *all_strides,
-            *outputs[1:], {"forward": 0, "reverse": 1, "bidirectional": 2}[op.direction], address_of(flags), backend.threads,
-            gates + self.gates_bytes, self.slot_bytes, address_of(parameters),
+        lengths, initial_h, initial_c, every, last_h, last_c = (
+            0 if tensor is None else address_of(tensor)
+            for tensor in (lengths, initial_h, initial_c, *(*outputs, None, None)[:3])
         )  # fmt: skip
-        layer = kernel("recurrent.layer", formula=self._formula(), **tiling.parameters)
-        keep = (weights, bias, flags, parameters)
-        backend.commands.record(layer, arguments(*block), directions * -(-batch // tiling.rows), keep)
+        batch, directions, steps, state, row = self.batch, self.directions, self.steps, 4 * self.hidden, 4 * self.gates.columns
+        gates = address_of(scratch)
+        states, spare = gates + self.gates_bytes, gates + self.work_bytes
+        cells = states + 2 * self.kind_bytes
+        if self.op.layout:
+            gates_strides, strides = (row, steps * row), (state, directions * state)
+            every_strides = (directions * state, state, steps * directions * state)
+        else:
+            gates_strides, strides = (batch * row, row), (batch * state, state)
+            every_strides = (directions * batch * state, batch * state, state)
+        own_strides, counts = (batch * self.state_bytes, self.state_bytes), (directions, batch, self.hidden)
+        self._record_states(initial_h, states, initial_c, cells, *strides, *own_strides, *counts, self.state_bytes // 4, 0)
+        if steps:
+            self._record_inputs(x, w, b, gates, spare)
+            weights, bias = self._recurrent_part(w, r, b)
+            block = Block(
+                gates, *gates_strides, row // directions, address_of(weights), weights[0].nbytes, 4 * self.gates.second_phase(self.depth),
+                address_of(bias), bias[0].nbytes, 4 * self.gates.second_phase(1), directions, batch, steps, self.hidden, self.state_bytes,
+                lengths, states, cells, cells + self.kind_bytes, every, *every_strides,
+                {"forward": 0, "reverse": 1, "bidirectional": 2}[self.op.direction],
+            )  # fmt: skip
+            self._record_steps(block, spare, (weights, bias))
+            last = (states + steps % 2 * self.kind_bytes, last_h, cells, last_c)
+        else:
+            last = (0, last_h, 0, last_c)
+        self._record_states(*last, *own_strides, *strides, *counts, self.hidden, lengths)
 
-    def _record_inputs(self, x: int, w: DeviceTensor, b: DeviceTensor | None, gates: int, parameters: np.ndarray) -> None:
-        """The product x @ w + bias for all steps, sequences and directions."""
-        backend, tiling, rows = self.backend, self.tiling, self.batch * self.steps
-        weights, bias = self._weights("w", w), self._bias(b, 0)
-        panels = sum(self.panels)
+    def _record_states(self, *values: int) -> None:
+        self.backend.commands.record(kernel("recurrent.states", lanes=self.tiling.lanes), arguments(*RecurrentStates(*values)))
+
+    def _record_inputs(self, x: DeviceTensor, w: DeviceTensor, b: DeviceTensor | None, gates: int, spare: int) -> None:
+        """The product x @ w + bias for all steps, sequences and directions. `spare`: the address of more working memory, if asked for."""
+        backend, tiling, rows, columns = self.backend, self.tiling, self.batch * self.steps, self.gates.columns
+        weights = self._packed("w", w, lambda a: tiling.pack_columns(self.gates.spread(a).reshape(columns, self.inputs).T))
+        bias = self._bias(b, 0, lambda a: tiling.pack_columns(self.gates.spread(a).reshape(1, columns)))
+        panels = len(weights)
+        parameters, items = np.array(epilogue("", ())[1], _FLOAT32), np.zeros(4, np.int64)
+        wanted = backend.chunks(rows * panels * tiling.vectors * self.inputs)
+        panel_chunks = min(panels, wanted)
+        row_chunks = min(-(-rows // tiling.rows), -(-wanted // panel_chunks))
+        block = Product(
+            a=address_of(x),
+            a_stride=4 * self.inputs,
+            b=address_of(weights),
+            b_stride=4 * tiling.columns,
+            panel_bytes=4 * tiling.columns * self.inputs,
+            bias=address_of(bias),
+            bias_bytes=4 * tiling.columns,
+            c=gates,
+            c_stride=4 * columns,
+            residual=0,
+            residual_stride=0,
+            parameters=address_of(parameters),
+            rows=rows,
+            columns=columns,
+            depth=self.inputs,
+            batch=1,
+            items=address_of(items),
+            row_chunks=row_chunks,
+            panel_chunks=panel_chunks,
+        )
         product = kernel("gemm.product", kind="Clip", **tiling.parameters)
-        for direction in range(self.directions):
-            items = np.zeros(4, np.int64)
-            wanted = backend.chunks(rows * panels * tiling.vectors * self.inputs)
-            panel_chunks = min(panels, wanted)
-            row_chunks = min(-(-rows // tiling.rows), -(-wanted // panel_chunks))
-            block = Product(
-                a=x,
-                a_stride=4 * self.inputs,
-                b=address_of(weights[direction]),
-                b_stride=4 * tiling.columns,
-                panel_bytes=4 * tiling.columns * self.inputs,
-                bias=address_of(bias[direction]),
-                bias_bytes=4 * tiling.columns,
-                c=gates + 4 * direction * rows * self.columns,
-                c_stride=4 * self.columns,
-                residual=0,
-                residual_stride=0,
-                parameters=address_of(parameters),
-                rows=rows,
-                columns=self.columns,
-                depth=self.inputs,
-                batch=1,
-                items=address_of(items),
-                row_chunks=row_chunks,
-                panel_chunks=panel_chunks,
-            )
-            backend.commands.record(product, arguments(*block), min(wanted, row_chunks * panel_chunks), (weights, bias, parameters, items))
+        backend.commands.record(product, arguments(*block), min(wanted, row_chunks * panel_chunks), (weights, bias, parameters, items))
 
-    def _inputs(self, x: DeviceTensor, scratch: int) -> int:
-        """The address of the rows that meet w. `scratch`: that of more working memory, for those who ask for it."""
-        return address_of(x)
+    def _recurrent_part(self, w: DeviceTensor, r: DeviceTensor, b: DeviceTensor | None) -> tuple[np.ndarray, np.ndarray]:
+        """The panels of r, and what is added to their product, per direction."""
+        weights = self._packed("r", r, lambda a: flushed(self.gates.panels(a)))
+        return weights, self._bias(b, 1, lambda a: self.gates.panels(a[:, :, None]))
 
-    def _weights(self, name: str, weights: DeviceTensor) -> np.ndarray:
-        """The panels of w or r."""
-        return self.backend.packed(("recurrent", name, self.tiling.columns, self.reset_first), weights.constant, self._panels)
+    def _record_steps(self, block: Block, spare: int, keep: Any) -> None:
+        op, tiling = self.op, self.tiling
+        rows = tuple(tiling.rows_of(count) for count in self.gates.phases)
+        gru = "gru" if len(rows) == 1 else "gru reset first"
+        formula = f"rnn {op.functions[0][0].name}" if isinstance(op, RNN) else "lstm" if isinstance(op, LSTM) else gru
+        layer = kernel("recurrent.layer", formula=formula, rows=rows, lanes=tiling.lanes, fma=tiling.fma)
+        self._record_units(layer, arguments(*block), rows[0], keep)
 
-    def _formula(self) -> str:
-        if isinstance(self.op, RNN):
-            return f"rnn {self.op.functions[0][0].name}"
-        return "lstm" if isinstance(self.op, LSTM) else "gru reset first" if self.reset_first else "gru"
+    def _record_units(self, layer: Kernel, block: np.ndarray, rows: int, keep: Any) -> None:
+        gates, commands = self.gates, self.backend.commands
+        work = self.batch * gates.blocks * (max(gates.phases) * self.depth + _CELL)
+        stages = self.steps * len(gates.phases)
+        for unit in units(self.backend, gates, stages, work, self.batch, rows):
+            chunks = self.directions * unit.row_parts * unit.column_parts
+            commands.record(layer, arguments(*RecurrentUnit(address_of(block), *unit)), chunks, (block, keep))
 
-    def _gate_columns(self, w: np.ndarray) -> np.ndarray:
-        """[D, gates * H, …] → [D, columns, …]: every gate padded to whole vectors, the parts of the product to whole panels."""
-        gates = self.op.gates
-        spread = np.zeros((self.directions, self.columns, *w.shape[2:]), _FLOAT32)
-        for gate in range(gates):
-            late = self.reset_first and gate == gates - 1
-            start = self.panels[0] * self.tiling.columns if late else gate * self.padded
-            spread[:, start : start + self.hidden] = w[:, gate * self.hidden : (gate + 1) * self.hidden]
-        return spread
+    def _packed(self, name: str, weights: DeviceTensor, pack: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        return self.backend.packed(("recurrent", name, self.tiling.columns, *self.gates), weights.constant, pack)
 
-    def _panels(self, w: np.ndarray) -> np.ndarray:
-        return self.tiling.pack_columns(np.swapaxes(self._gate_columns(w), 1, 2))
-
-    def _bias(self, b: DeviceTensor | None, half: int) -> np.ndarray:
-        """[D, columns]: the bias of the inputs' part (half 0) or of the recurrent one (half 1)."""
+    def _bias(self, b: DeviceTensor | None, half: int, arrange: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        """The bias of the inputs' part (half 0) or of the recurrent one (half 1), arranged."""
+        count = self.op.gates * self.hidden
         if b is None:
-            return np.zeros((self.directions, self.columns), _FLOAT32)
-        gates = math.prod(b.shape[1:]) // 2
-        key = ("recurrent bias", half, self.tiling.columns, self.tiling.lanes, self.reset_first)
-        return self.backend.packed(key, b.constant, lambda a: self._gate_columns(a[:, half * gates : (half + 1) * gates]))
+            return arrange(np.zeros((self.directions, count), _FLOAT32))
+        return self._packed(f"bias {half}", b, lambda a: arrange(a[:, half * count : (half + 1) * count]))

@@ -30,6 +30,10 @@ from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, 
 _product, _rows = (load_words(len(block._fields)) for block in (DotProduct, DotRows))
 
 
+#: How far ahead packed weights are asked for, in bytes: they often come from main memory.
+_AHEAD = 2048
+
+
 def group_of(mode: str) -> int:
     """Elements in a word."""
     return 2 if mode in ("madd", "pairs") else 4
@@ -38,7 +42,7 @@ def group_of(mode: str) -> int:
 _MADD = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}
 
 
-def _dot(v: Vectors, mode: str, sums, unsigned, signed):
+def dot_words(v: Vectors, mode: str, sums, unsigned, signed):
     """sums + the products of the words' elements; `unsigned` is the operand that vnni takes as unsigned."""
     builder, lanes = v.builder, v.lanes
     if group_of(mode) == 2:
@@ -86,11 +90,14 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
                 *sums, a_offset, b_row = loop.values
                 columns = [load(b_row, step * j) for j in range(vectors)]
                 nexts = []
+                if not panel_rows:
+                    for j in range(vectors):
+                        v.prefetch(b_row, _AHEAD + step * j)
                 for i in range(rows):
                     factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset)
                     for j in range(vectors):
                         operands = (columns[j], factor) if panel_rows else (factor, columns[j])
-                        nexts.append(_dot(v, mode, sums[i * vectors + j], *operands))
+                        nexts.append(dot_words(v, mode, sums[i * vectors + j], *operands))
                 loop.carry([*nexts, builder.add(a_offset, v.index(4 * (panel_rows or 1))), builder.add(b_row, v.index(step * vectors))])
             totals = loop.results[: rows * vectors]
             entry, factored, after = builder.block, builder.append_basic_block("factored"), builder.append_basic_block("sums")
@@ -189,7 +196,7 @@ def _make_sum(lanes: int, mode: str):
                 with Loop(builder, pieces, [v.integer(0)]) as loop:
                     index = builder.add(done, builder.mul(loop.index, v.index(width)))
                     word = builder.load(v.at(row, builder.shl(index, v.index(2)), v.integers), align=4)
-                    loop.carry([_dot(v, mode, loop.values[0], word, ones)])
+                    loop.carry([dot_words(v, mode, loop.values[0], word, ones)])
                 for lane in range(width):
                     total = builder.add(total, builder.extract_element(loop.results[0], v.index(lane)))
                 done = builder.add(done, builder.mul(pieces, v.index(width)))
@@ -221,7 +228,8 @@ def make_rows(lanes, mode):
 @kernel_factory("dot.product")
 def make_product(rows, vectors, lanes, mode):
     """Argument block: DotProduct. Row chunks × panel chunks are shared out to the parts."""
-    tile, single, panel_columns = make_dot_tile(rows, vectors, lanes, mode), make_dot_tile(1, vectors, lanes, mode), vectors * lanes
+    tile, half, quarter, single = (make_dot_tile(max(1, n), vectors, lanes, mode) for n in (rows, rows // 2, rows // 4, 1))
+    half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
     copy_block = make_copy_block(lanes)
     edge, start_row, edge_stride = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns
 
@@ -244,16 +252,21 @@ def make_product(rows, vectors, lanes, mode):
                     store_i32(start + j, -a_zero * own)
                 row = first_row
                 while row < last_row:
-                    height = rows if last_row - row >= rows else 1
+                    left = last_row - row
+                    height = rows if left >= rows else half_rows if left >= half_rows else quarter_rows if left >= quarter_rows else 1
                     a_row, place = a + row * a_stride, c + row * n * 4 + column
                     sums = row_sums + 4 * row if factors != 0 else 0
                     whole = width == panel_columns
                     target, stride = (place, 4 * n) if whole else (scratch, edge_stride)
                     b_panel = b + panel * panel_bytes
-                    if height == 1:
-                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    else:
+                    if height == rows:
                         tile(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    elif height == half_rows:
+                        half(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    elif height == quarter_rows:
+                        quarter(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
+                    else:
+                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
                     if not whole:
                         copy_block(scratch, edge_stride, place, 4 * n, height, width)
                     row += height

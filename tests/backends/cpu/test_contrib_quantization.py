@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from mnnx.backends.cpu.executions import recurrent_plan
 from mnnx.schema.ops.contrib_quantization import DynamicQuantizeLSTM
 from tests.backends.cpu.native import Native
 from tests.backends.cpu.test_recurrent import sigmoid
@@ -21,8 +22,18 @@ def rounded(x: np.ndarray) -> np.ndarray:
 @pytest.mark.usefixtures("tiling")
 @pytest.mark.parametrize("per_unit", [False, True])
 @pytest.mark.parametrize("dtype", ["uint8", "int8"])
-def test_rounded_lstm(dtype, per_unit):
-    steps, batch, inputs, hidden = 4, 3, 16, 33
+def test_quantized_lstm(dtype, per_unit):
+    check_lstm(dtype, per_unit, batch=3, hidden=33, threads=2)
+
+
+@pytest.mark.parametrize(("batch", "hidden", "threads"), [(1, 50, 3), (5, 6, 2), (9, 40, 4)])
+def test_quantized_lstm_shared_by_threads(batch, hidden, threads, monkeypatch):
+    monkeypatch.setattr(recurrent_plan, "_SHARE", 1)
+    check_lstm("int8", True, batch, hidden, threads)
+
+
+def check_lstm(dtype, per_unit, batch, hidden, threads):
+    steps, inputs = 4, 16
     shape = (2, 4 * hidden) if per_unit else (2,)
     w, r = (RNG.integers(0, 100, (2, n, 4 * hidden)).astype(dtype) for n in (inputs, hidden))
     scales = [RNG.uniform(0.001, 0.01, shape).astype(np.float32) for _ in range(2)]
@@ -30,7 +41,7 @@ def test_rounded_lstm(dtype, per_unit):
     x, b, h0, c0 = (RNG.standard_normal(s).astype(np.float32) for s in ((steps, batch, inputs), (2, 8 * hidden), *[(2, batch, hidden)] * 2))
     op = DynamicQuantizeLSTM(direction="bidirectional")
     given = (x, w, r, b, None, h0, c0, None, scales[0], zeros[0], scales[1], zeros[1])
-    every, *_ = Native(op, *given, constants=(1, 2, 3, 8, 9, 10, 11), threads=2).run()
+    every, *_ = Native(op, *given, constants=(1, 2, 3, 8, 9, 10, 11), threads=threads).run()
     for direction in range(2):
         w_real, r_real = (
             (q[direction].astype(np.float32) - z.reshape(2, -1)[direction]) * s.reshape(2, -1)[direction]
