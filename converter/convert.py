@@ -7,6 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,9 +45,9 @@ def convert(
     a little. progress(stage, fraction) is called as the conversion goes on.
 
     Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a file of another format, a
-    target that can't be written or is the source, or where the package onnx isn't installed.
+    target that can't be written or is the source, or where memory or the package onnx is missing.
     """
-    if level not in LEVELS:
+    if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
@@ -55,9 +56,19 @@ def convert(
         _check_source(_path(source, "source"), Path(target))
     if importlib.util.find_spec("onnx") is None:
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
+    say = progress or (lambda stage, fraction: None)
+    try:
+        return _convert(source, target, level, say)
+    except MemoryError as error:
+        detail = f": {error}" if str(error) else ""
+        raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
+
+
+def _convert(
+    source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, level: int, say: Callable[[str, float], None]
+) -> ConversionReport:
     from mnnx.converter.frontends.onnx.importer import import_model
 
-    say = progress or (lambda stage, fraction: None)
     start = time.perf_counter()
     say("import", 0.0)
     imported = import_model(source)
@@ -97,6 +108,8 @@ def _path(value: Any, what: str) -> Path:
         raise ConversionError(f"the {what} must be the path of a file (a str or os.PathLike), not {type(value).__name__}")
     if "\0" in os.fspath(value):
         raise ConversionError(f"the {what} {os.fspath(value)!r} is no path: it holds a NUL")
+    if os.fspath(value).endswith(("/", os.sep)):
+        raise ConversionError(f"the {what} {os.fspath(value)!r} names a folder; give the path of a file")
     return Path(value)
 
 

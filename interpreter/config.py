@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import operator
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from mnnx.errors import InputError
+from mnnx.interpreter.checks import is_one_of, names
 
 _LEVELS = ("low", "normal", "high")
 
@@ -37,7 +38,7 @@ class BackendConfig(_Config):
     def __init__(self, precision: str = "high", memory: str = "normal", power: str = "normal"):
         super().__init__(precision=precision, memory=memory, power=power)
         for name, value in vars(self).items():
-            if value not in _LEVELS:
+            if not is_one_of(value, _LEVELS):
                 raise InputError(f"BackendConfig.{name} must be one of {', '.join(_LEVELS)}; it is {value!r}")
 
 
@@ -104,18 +105,14 @@ class ScheduleConfig(_Config):
             backend_config=BackendConfig() if backend_config is None else backend_config,
             cpu_ids=_cpu_ids(cpu_ids),
             limits=Limits() if limits is None else limits,
-            save_tensors=_names(save_tensors),
+            save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
         )
+        for name in ("backend", "backup"):
+            if not isinstance(value := getattr(self, name), str):
+                raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")
         if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
             raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
         if not isinstance(self.backend_config, BackendConfig):
             raise InputError(f"ScheduleConfig.backend_config must be a BackendConfig; it is {backend_config!r}")
         if not isinstance(self.limits, Limits):
             raise InputError(f"ScheduleConfig.limits must be a Limits; it is {limits!r}")
-
-
-def _names(values: Any) -> tuple[str, ...]:
-    """`save_tensors` as a tuple; a lone string's letters would pass for names."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"ScheduleConfig.save_tensors must be a list of names; it is {values!r}")
-    return tuple(values)

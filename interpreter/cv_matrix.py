@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.errors import InputError
+from mnnx.interpreter.checks import number, numbers
 
 
 class CVMatrix:
@@ -105,14 +106,6 @@ class CVMatrix:
         return inverse is not None
 
 
-def numbers(values: Any) -> np.ndarray | None:
-    """A float64 array of a number, or of numbers in sequences; None for anything else."""
-    try:
-        return None if values is None else np.array(values, np.float64)
-    except (TypeError, ValueError):
-        return None
-
-
 def _numbers(values: Any) -> np.ndarray:
     array = numbers(values)
     if array is None:
@@ -127,16 +120,24 @@ def _matrix(values: Sequence[float] | np.ndarray) -> np.ndarray:
     return values.reshape(3, 3)
 
 
-def _scale(sx: float, sy: float, px: float, py: float) -> np.ndarray:
+def _scale(*given: float) -> np.ndarray:
+    """By sx, sy about the point (px, py)."""
+    sx, sy, px, py = (number(value, "a scale or point") for value in given)
     return np.array([[sx, 0, px - sx * px], [0, sy, py - sy * py], [0, 0, 1]], np.float64)
 
 
-def _rotation(degrees: float, px: float, py: float) -> np.ndarray:
+def _rotation(*given: float) -> np.ndarray:
+    """By so many degrees about the point (px, py)."""
+    degrees, px, py = (number(value, "an angle or point") for value in given)
+    if not math.isfinite(degrees):
+        raise InputError(f"an angle must be finite, got {degrees}")
     c, s = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
     return np.array([[c, -s, s * py + (1 - c) * px], [s, c, (1 - c) * py - s * px], [0, 0, 1]], np.float64)
 
 
-def _translation(dx: float, dy: float) -> np.ndarray:
+def _translation(*given: float) -> np.ndarray:
+    """By (dx, dy)."""
+    dx, dy = (number(value, "a distance") for value in given)
     return np.array([[1, 0, dx], [0, 1, dy], [0, 0, 1]], np.float64)
 
 

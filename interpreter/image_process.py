@@ -10,7 +10,9 @@ import numpy as np
 
 from mnnx.backends.image import ALPHA, LUMA, ImageTask, process
 from mnnx.errors import InputError, LimitExceeded
-from mnnx.interpreter.cv_matrix import CVMatrix, numbers
+from mnnx.interpreter import checks
+from mnnx.interpreter.checks import is_one_of, number, numbers, whole
+from mnnx.interpreter.cv_matrix import CVMatrix
 from mnnx.interpreter.image_source import CHANNELS, YUV_FORMATS, ImageSource, open_source
 
 FILTERS = ("nearest", "bilinear", "bicubic")
@@ -60,12 +62,14 @@ class ImageProcessConfig:
             ("yuv_range", _RANGES),
             ("layout", LAYOUTS),
         ):
-            if getattr(self, name) not in known:
+            if not is_one_of(getattr(self, name), known):
                 raise InputError(f"ImageProcessConfig.{name} is one of {', '.join(known)}; got {getattr(self, name)!r}")
         if not isinstance(self.num_threads, int) or not 0 <= self.num_threads <= 256:
             raise InputError(f"ImageProcessConfig.num_threads is 0 (all CPUs) … 256; got {self.num_threads!r}")
         for name in ("mean", "normal"):
             self.per_channel(name)
+        for name in ("padding", "cubic_coefficient"):
+            number(getattr(self, name), f"ImageProcessConfig.{name}")
 
     def per_channel(self, name: str) -> tuple[float, ...]:
         """`mean` or `normal`, one number for each destination channel."""
@@ -90,7 +94,9 @@ class ImageProcess:
     """
 
     def __init__(self, config: ImageProcessConfig | None = None, matrix: CVMatrix | np.ndarray | None = None):
-        self.config = config or ImageProcessConfig()
+        self.config = ImageProcessConfig() if config is None else config
+        if not isinstance(self.config, ImageProcessConfig):
+            raise InputError(f"ImageProcess wants an ImageProcessConfig, got {type(config).__name__}")
         self.matrix = matrix
 
     @property
@@ -131,8 +137,9 @@ class ImageProcess:
         """
         config = self.config
         try:
-            source = open_source(image, config.source_format, width, height, stride)
-            array = _destination(dest, source.pixels.shape[:2], config, np.dtype(dtype))
+            sizes = [None if s is None else whole(s, what) for what, s in (("width", width), ("height", height), ("stride", stride))]
+            source = open_source(image, config.source_format, *sizes)
+            array = _destination(dest, source.pixels.shape[:2], config, checks.dtype(dtype, "dtype"))
         except MemoryError as error:
             raise LimitExceeded(f"there is no memory for such an image: {error}") from error
         view = _planes(array, _is_planar(array.shape, array.dtype, config))
@@ -204,14 +211,17 @@ def _destination(dest: Any, source: tuple[int, ...], config: ImageProcessConfig,
             raise InputError("the destination array is read-only")
         return dest
     if dest is None or isinstance(dest, tuple | list):
-        shape = tuple(int(size) for size in (source if dest is None else dest))
+        shape = tuple(whole(size, "a size of the destination") for size in (source if dest is None else dest))
         if any(size < 0 for size in shape):
             raise InputError(f"the destination shape {shape} has a negative size")
         if len(shape) == 2:
             channels = CHANNELS[config.dest_format]
             shape = (1, *shape, channels) if config.layout == "NHWC" else (1, channels, *shape)
         _is_planar(shape, dtype, config)
-        return np.empty(shape, dtype)
+        try:
+            return np.empty(shape, dtype)
+        except ValueError as error:  # of sizes whose product no array has
+            raise LimitExceeded(f"a destination {shape} is too large: {error}") from error
     if not hasattr(dest, "host_array"):
         raise InputError(f"a destination is a tensor, an array, a shape or None; got {type(dest).__name__}")
     if any(size < 0 for size in dest.shape):

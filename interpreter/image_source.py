@@ -42,8 +42,8 @@ def open_source(image: Any, format: str, width: int | None, height: int | None, 
     if width < 1 or height < 1:
         raise InputError(f"an image has at least one pixel; width {width} and height {height} were given")
     if format in YUV_FORMATS:
-        return _yuv(buffer, format, int(width), int(height), stride or None)
-    return _packed(buffer, format, int(width), int(height), stride or None)
+        return _yuv(buffer, format, width, height, stride or None)
+    return _packed(buffer, format, width, height, stride or None)
 
 
 def _from_pillow(image: Any) -> ImageSource:
@@ -118,7 +118,7 @@ def _yuv(buffer: np.ndarray, format: str, width: int, height: int, stride: int |
 def _stride(stride: int | None, row: int, format: str, width: int) -> int:
     if stride is not None and stride < row:
         raise InputError(f"a stride of {stride} bytes is less than a row: {format} of width {width} has {row} bytes per row")
-    return row if stride is None else int(stride)
+    return row if stride is None else stride
 
 
 def _check_size(buffer: np.ndarray, needed: int, format: str, width: int, height: int, stride: int) -> None:

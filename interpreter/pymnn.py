@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 from mnnx.errors import InputError, SessionStateError
+from mnnx.interpreter.checks import is_one_of
 from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 from mnnx.interpreter.tensor import SessionTensor, Tensor
 from mnnx.interpreter.unit import OperatorInfo
@@ -39,9 +41,9 @@ class PyMnnInterpreter:
 
         Every session has its own threads and memory, whatever runtime it is made with.
         """
-        configs = [configs] if isinstance(configs, Mapping) else list(configs)
-        if not configs:
-            raise InputError("createRuntime wants at least one config")
+        configs = [configs] if isinstance(configs, Mapping) else configs
+        if not isinstance(configs, list | tuple) or not configs:
+            raise InputError(f"createRuntime wants a list of at least one config, got {configs!r}")
         return schedule_config(configs[0]), tuple(index == 0 for index in range(len(configs)))
 
     def createSession(self, config: Mapping[str, Any] | None = None, runtime: ScheduleConfig | None = None) -> Session:
@@ -49,7 +51,7 @@ class PyMnnInterpreter:
 
         runtime: what `createRuntime` gave first; it takes the place of the config.
         """
-        return self.create_session(schedule_config(config or {}) if runtime is None else runtime)
+        return self.create_session(schedule_config({} if config is None else config) if runtime is None else runtime)
 
     def getSessionInput(self, session: Session, name: str | None = None) -> SessionTensor:
         """The named input; without a name the first one."""
@@ -98,6 +100,8 @@ class PyMnnInterpreter:
         """0: memory in MiB. 1: millions of floating-point operations of a run (a multiply-add is two). 2: the main device's number.
         3: 0 if the session is planned, else 2. 4: threads."""
         info = _checked(session).info()
+        if not isinstance(code, Integral):
+            raise InputError(f"getSessionInfo knows the codes 0 … 4, not {code!r}")
         if code == _MEMORY:
             return info["memory_mb"]
         if code == _FLOPS:
@@ -120,7 +124,7 @@ class PyMnnInterpreter:
 
     def setSessionMode(self, mode: int) -> None:
         """Takes MNN's modes 0 … 9; what they choose between is one and the same here (docs/pymnn.md). Raises InputError for others."""
-        if mode not in _SESSION_MODES:
+        if not is_one_of(mode, _SESSION_MODES):
             raise InputError(f"setSessionMode knows the modes 0 … 9, not {mode!r}")
 
     def releaseSession(self, session: Session) -> bool:
@@ -180,7 +184,7 @@ def _chosen(tensors: Mapping[str, SessionTensor], name: str | None, what: str) -
         raise InputError(f"the model has no {what}s")
     if name is None:
         return next(iter(tensors.values()))
-    if name not in tensors:
+    if not isinstance(name, str) or name not in tensors:
         hint = "; list a tensor inside the model in saveTensors" if what == "output" else ""
         raise InputError(f"the session has no {what} {name!r}; its {what}s are {', '.join(map(repr, tensors))}{hint}")
     return tensors[name]

@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from mnnx.errors import InputError
+from mnnx.interpreter.checks import is_one_of, whole
 from mnnx.interpreter.cv_matrix import CVMatrix
 from mnnx.interpreter.image_process import ImageProcess, ImageProcessConfig
 from mnnx.interpreter.image_source import CHANNELS, YUV_FORMATS
@@ -57,12 +58,14 @@ class CVImageProcess:
 
         Raises InputError for an unknown key or constant. dstTensor is taken as MNN takes it, and changes nothing.
         """
+        if config is not None and not isinstance(config, Mapping):
+            raise InputError(f"CVImageProcess wants a dict of settings, got {type(config).__name__}")
         fields = {}
         for key, value in (config or {}).items():
             if key not in _KEYS:
                 raise InputError(f"CVImageProcess knows no key {key!r}; known ones: {', '.join(_KEYS)}")
             field, meanings = _KEYS[key]
-            if meanings is not None and not (isinstance(value, Hashable) and value in meanings):
+            if meanings is not None and not is_one_of(value, meanings):
                 raise InputError(f"CVImageProcess: {key} is one of {meanings}; got {value!r}")
             fields[field] = value if meanings is None else meanings[value]
         self._config = ImageProcessConfig(**fields)
@@ -70,7 +73,7 @@ class CVImageProcess:
 
     def setMatrix(self, matrix: CVMatrix) -> None:
         """From destination to source pixels; later changes of `matrix` don't count."""
-        self._matrix = np.array(np.asarray(CVMatrix(np.asarray(matrix))))
+        self._matrix = np.array(matrix if isinstance(matrix, CVMatrix) else CVMatrix(matrix))
 
     def setPadding(self, value: int) -> None:
         """The grey that CV_Wrap_ZERO puts outside the image, 0 … 255."""
@@ -82,10 +85,13 @@ class CVImageProcess:
         src: an array, bytes, a tuple of bytes, or an address. Raises InputError as `ImageProcess.convert` does.
         """
         config = self._config
+        iw, ih, stride = (whole(size, what) for what, size in (("iw", iw), ("ih", ih), ("stride", stride)))
+        if not isinstance(dst, np.ndarray) and not hasattr(dst, "host_array"):
+            raise InputError(f"CVImageProcess.convert wants a Tensor as its destination, got {type(dst).__name__}")
         if isinstance(src, int) and not isinstance(src, bool):
             src = _at_address(src, config.source_format, iw, ih, stride)
         elif isinstance(src, tuple):
-            src = bytes(src)
+            src = _bytes(src)
         layout = _layout(dst)
         channels = dst.shape[-1 if layout == "NHWC" else -3] if len(dst.shape) > 2 else 1
         config = replace(config, dest_format=_FITTED.get((config.dest_format, channels), config.dest_format), layout=layout)
@@ -99,6 +105,13 @@ class CVImageProcess:
         import mnnx
 
         return mnnx.Tensor((1, height, width, bpp), dtype, mnnx.Tensor_DimensionType_Tensorflow)
+
+
+def _bytes(values: tuple[int, ...]) -> bytes:
+    try:
+        return bytes(values)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"CVImageProcess.convert: a tuple must hold the image's bytes: {error}") from error
 
 
 def _layout(tensor: Any) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.errors import InputError
+from mnnx.interpreter import checks
 from mnnx.schema import dtypes
 
 Halide_Type_Float = np.dtype(np.float32)
@@ -80,6 +81,8 @@ class PyMnnTensor:
 
     def copyToHostTensor(self, target: PyMnnTensor) -> bool:
         """`target.copyFrom(self)`."""
+        if not isinstance(target, PyMnnTensor):
+            raise InputError(f"copyToHostTensor wants a Tensor, got {type(target).__name__}")
         return target.copyFrom(self)
 
 
@@ -95,17 +98,18 @@ def host_array(shape: Any, dtype: Any, data: Any, dimension_type: int | None) ->
     dimension_type = _checked(Tensor_DimensionType_Caffe if dimension_type is None else dimension_type)
     if dtype is None:
         raise InputError("Tensor(shape, dtype, data, dimension type) needs a dtype, for instance Halide_Type_Float")
+    dtype = checks.dtype(dtype, "Tensor's data type")
     try:
-        dtype, shape = np.dtype(dtype), tuple(operator.index(d) for d in shape)
+        shape = tuple(operator.index(d) for d in shape)
     except TypeError as error:
-        raise InputError(f"Tensor wants a sequence of ints and a dtype, got {shape!r} and {dtype!r}: {error}") from error
+        raise InputError(f"Tensor wants a sequence of ints as its shape, got {shape!r}: {error}") from error
     if any(d < 0 for d in shape):
         raise InputError(f"Tensor: dims must not be negative, got {list(shape)}")
     try:
         if data is None:
             return np.zeros(shape, dtype), dimension_type
         array = np.frombuffer(data, dtype) if isinstance(data, bytes | bytearray | memoryview) else np.asarray(data, dtype)
-    except (TypeError, ValueError, MemoryError) as error:
+    except (TypeError, ValueError, OverflowError, MemoryError) as error:
         raise InputError(f"Tensor: the data can't be made {dtypes.name(dtype)} of shape {list(shape)}: {error}") from error
     if array.size != math.prod(shape):
         raise InputError(f"Tensor: the shape {list(shape)} has {math.prod(shape)} values, the data {array.size}")
@@ -131,7 +135,7 @@ def transposed(array: np.ndarray, source: int, target: int) -> np.ndarray:
 
 
 def _checked(dimension_type: Any) -> int:
-    if dimension_type not in _DIMENSION_TYPES:
+    if not checks.is_one_of(dimension_type, _DIMENSION_TYPES):
         raise InputError(f"Tensor: the dimension type is one of Tensor_DimensionType_Tensorflow, _Caffe, _Caffe_C4; got {dimension_type!r}")
     return dimension_type
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -132,9 +132,10 @@ class Session:
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
         if isinstance(names, str):
             raise InputError(f"outputs is a list of names; for one output write [{names!r}]")
-        if names is not None and not isinstance(names, Iterable):
-            raise InputError(f"outputs is a list of names, not {type(names).__name__}")
-        wanted = self._wanted if names is None else tuple(map(self._find, names))
+        try:
+            wanted = self._wanted if names is None else tuple(map(self._find, iter(names)))
+        except TypeError:
+            raise InputError(f"outputs is a list of names, not {type(names).__name__}") from None
         runner = self._runners.pop(wanted, None) or GraphRunner(self._graph, self._runtime, wanted)
         if len(self._runners) >= CACHED_RUNNERS:
             self._runners.pop(next(iter(self._runners)))

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.errors import InputError, SessionStateError, UnknownName
+from mnnx.errors import InputError, LimitExceeded, SessionStateError, UnknownName
 from mnnx.interpreter.pymnn_tensor import PyMnnTensor, Tensor_DimensionType_Caffe, host_array
 from mnnx.schema import dtypes
 from mnnx.schema.model import Dim, Value, dims_text
@@ -187,7 +187,10 @@ class SessionTensor(Tensor):
         if not self.is_input:
             raise SessionStateError(f"{self.name!r} is an output; only inputs can be filled")
         checked = self.check(value)
-        self._data = np.array(checked) if isinstance(checked, np.ndarray) else checked
+        try:
+            self._data = np.array(checked) if isinstance(checked, np.ndarray) else checked
+        except MemoryError as error:
+            raise LimitExceeded(f"there is no memory for a copy of input {self.name!r}: {error}") from error
         self._filled = True
         if isinstance(checked, np.ndarray):
             self._shape = checked.shape

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import signal
 import sys
 
 import click
@@ -73,6 +74,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script `mnnx`."""
+    _leave_on_signals()
     cli(prog_name="mnnx")
 
 
@@ -80,4 +82,18 @@ def convert_main() -> None:
     """The console script `convert`: the same as `mnnx convert`."""
     from mnnx.tools.convert import command
 
+    _leave_on_signals()
     command(prog_name="convert")
+
+
+def _leave_on_signals() -> None:
+    """Lets the signals that ask a process to end do so with the cleaning up of an exit: no unfinished file stays behind."""
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is signal.SIG_DFL:  # under nohup it isn't
+            signal.signal(number, _leave)
+
+
+def _leave(number: int, _frame: object) -> None:
+    signal.signal(number, signal.SIG_DFL)  # what hinders this exit doesn't hinder a second signal
+    sys.exit(128 + number)

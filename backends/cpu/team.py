@@ -14,6 +14,7 @@ import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.kernel import kernel
+from mnnx.errors import BackendError
 from mnnx.schema.log import log
 
 _BLOCK, _CLOCK, _TASK, _CPUS, _MASK_BYTES = 384, 80, 88, 128, 128  # a thread's block of the team's memory (see kernels/stalls.py)
@@ -40,7 +41,7 @@ class Team:
         self._finalizer: weakref.finalize | None = None
 
     def run(self, stretch: int) -> None:
-        """Runs the stretch at this address (see kernels/team.py) on all threads."""
+        """Runs the stretch at this address (see kernels/team.py) on all threads. Raises BackendError where they can't be started."""
         if self._pid != os.getpid():
             self._start()
         self._run(stretch, self._address, self.threads)
@@ -66,15 +67,14 @@ class Team:
         return _native("team.repeat")
 
     def _start(self) -> None:
+        if self.threads > 1:
+            self._start_workers()
         self._pid = os.getpid()
-        if self.threads == 1:
-            return
+
+    def _start_workers(self) -> None:
         if self._finalizer is not None:  # in a forked child: the workers were the parent's
             self._finalizer.detach()
-            runs = self._memory.view(np.int64)[_RUNS].copy()
-            self._memory = aligned(_BLOCK * self.threads)
-            self._memory.view(np.int64)[_RUNS] = runs
-            self._address = address_of(self._memory)
+            self._renew_memory()
         libc = ctypes.CDLL(None)
         for thread in range(1, self.threads):
             libc.sem_init(ctypes.c_void_p(self._address + _BLOCK * thread), 0, 0)
@@ -83,9 +83,27 @@ class Team:
             threading.Thread(target=_work, args=(worker, self._memory, i, self.threads, self._cpu_ids), name=f"mnnx-{i}", daemon=True)
             for i in range(1, self.threads)
         ]
-        self._finalizer = weakref.finalize(self, _stop, self._memory, workers, self._quiesce)
-        for thread in workers:
-            thread.start()
+        started: list[threading.Thread] = []
+        stop = weakref.finalize(self, _stop, os.getpid(), self._memory, started, self.threads, self._quiesce)
+        try:
+            for thread in workers:
+                thread.start()
+                started.append(thread)
+        except (RuntimeError, MemoryError) as error:
+            stop()
+            self._renew_memory()
+            raise BackendError(
+                f"only {len(started)} of {len(workers)} worker threads could be started ({error}): use fewer threads "
+                "(ScheduleConfig.num_threads, ImageProcessConfig.num_threads), or raise the limits of the process"
+            ) from error
+        self._finalizer = stop
+
+    def _renew_memory(self) -> None:
+        """Takes new memory, with none of the former workers' state in it; runs are counted on."""
+        runs = self._memory.view(np.int64)[_RUNS].copy()
+        self._memory = aligned(_BLOCK * self.threads)
+        self._memory.view(np.int64)[_RUNS] = runs
+        self._address = address_of(self._memory)
 
 
 def _native(name: str):
@@ -114,8 +132,10 @@ def _introduce(block: np.ndarray, movable: bool) -> None:
         words[_TASK // 8] = threading.get_native_id()
 
 
-def _stop(memory: np.ndarray, workers: list[threading.Thread], quiesce) -> None:
-    quiesce(address_of(memory), 1, len(workers) + 1)
+def _stop(pid: int, memory: np.ndarray, workers: list[threading.Thread], threads: int, quiesce) -> None:
+    if pid != os.getpid():  # a forked child has no workers, though they may seem busy
+        return
+    quiesce(address_of(memory), 1, threads)
     for worker in workers:
         worker.join()
 

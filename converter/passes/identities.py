@@ -47,6 +47,8 @@ def _rename_output(graph: Graph, source: Value, result: Value) -> None:
 
 def _gives_back_its_input(node: Node) -> bool:
     op = node.op
+    if not node.inputs or node.inputs[0] is None:  # a broken model's node; the op itself says so when it is planned
+        return False
     if isinstance(op, Identity):
         return True
     if isinstance(op, Cast):

@@ -37,6 +37,8 @@ for mode in ("up", "down", "nearest"):
     case(ops.Cast(to=ml_dtypes.float8_e8m0fnu, round_mode=mode), np.array([1, 1.2, 1.5, 1.8, 3, 1e-20, 1e20], np.float32))
 for to in SMALL_INTEGERS:
     case(ops.Cast(to=to), integers("int8", 4, high=2))
+    case(ops.Cast(to=to), integers("int32", high=2))
+    case(ops.Cast(to=to), f32(low=0, high=2))
     case(ops.Cast(to="float32"), integers("int8", 4, high=2).astype(to))
 
 case(ops.Cast(to="float32"), np.array(["1.5", "-2e3", "INF", "-inf", "NaN", " 7 "], object), reference=lambda x: x.astype(np.float32))

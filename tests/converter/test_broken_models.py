@@ -94,7 +94,7 @@ def test_a_node_with_wrong_inputs_is_named(node: onnx.NodeProto, level: int, tmp
         mnnx.convert(_model(node), tmp_path / "m.mnnx", level=level)
         mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
 
-    with pytest.raises(mnnx.MnnxError, match=f"{node.op_type}_0|identity-elimination fails"):
+    with pytest.raises(mnnx.MnnxError, match=f"{node.op_type}_0"):
         use()
 
 
@@ -152,3 +152,104 @@ def test_a_model_is_read_from_bytes(buffer: Any) -> None:
 def test_progress_must_be_a_function(tmp_path: Path) -> None:
     with pytest.raises(mnnx.ConversionError, match="progress must be a function"):
         mnnx.convert(_model(helper.make_node("Neg", ["x"], ["y"])), tmp_path / "m.mnnx", progress=5)
+
+
+@pytest.mark.parametrize("wrap", [lambda proto: proto, helper.make_sequence_type_proto, helper.make_optional_type_proto])
+def test_a_value_of_an_unknown_type_is_named(wrap: Any, tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    model.graph.input.append(helper.make_value_info("odd", wrap(helper.make_tensor_type_proto(99, [2]))))
+    with pytest.raises(mnnx.ConversionError, match="value 'odd' has the unknown element type 99"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize("name", [b"Negation", b"domain", b"weight", b"result"])
+def test_a_name_that_is_no_text(name: bytes, tmp_path: Path) -> None:
+    nodes = [helper.make_node("Negation", ["x", "weight"], ["result"], domain="domain"), helper.make_node("Unknown", ["result"], ["y"])]
+    model = _model(nodes[0])
+    model.graph.node.append(nodes[1])
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "weight"))
+    (tmp_path / "m.onnx").write_bytes(model.SerializeToString().replace(name, b"\xff" * len(name)))
+    with pytest.raises(mnnx.ConversionError, match=r"the name b'\\xff.*' is not UTF-8"):
+        mnnx.convert(tmp_path / "m.onnx", tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize(
+    ("dims", "indices", "message"),
+    [
+        ([2**31, 2**31], [1], r"'w' of shape \[2147483648, 2147483648\] can't be made dense: the limit is 1024 MiB"),
+        ([-1], [1], r"'w' is damaged: its shape is \[-1\]"),
+        ([2], [5, 0, 1], r"sparse tensor 'w' of shape \[2\] is damaged: index 5 is out of bounds"),
+        ([2], [0.5], "sparse tensor 'w' of .* is damaged: "),
+        ([2], [0, 1], "sparse tensor 'w' of .* is damaged: shape mismatch"),
+        ([2, 2], [[0], [1], [1]], "sparse tensor 'w' of .* is damaged: "),
+    ],
+)
+def test_broken_sparse_tensors(dims: list[int], indices: list[Any], message: str, tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    values = numpy_helper.from_array(np.ones(3, np.float32), "w")
+    model.graph.sparse_initializer.append(helper.make_sparse_tensor(values, numpy_helper.from_array(np.array(indices)), [3]))
+    model.graph.sparse_initializer[0].dims[:] = dims
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize("outputs", [[], [""]])
+def test_a_node_without_outputs_is_named(outputs: list[str], tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    model.graph.node.append(helper.make_node("Identity", ["x"], outputs, name="idle"))
+    with pytest.raises(mnnx.ConversionError, match=r"node 'idle' \(Identity.*has no outputs"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (helper.make_node("SequenceMap", [], ["y"]), r"node 'SequenceMap_0' \(SequenceMap.*doesn't fit the op's definition"),
+        (helper.make_node("Neg", ["y"], ["y"]), r"'y', which is made from its own result"),
+        (helper.make_node("Neg", ["z"], ["y"]), r"'z', which nothing makes"),
+    ],
+    ids=["function without inputs", "cycle", "missing"],
+)
+def test_what_is_wrong_with_a_node_is_said(node: onnx.NodeProto, message: str, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(_model(node), tmp_path / "m.mnnx")
+
+
+def test_a_function_op_with_too_many_inputs_is_named(tmp_path: Path) -> None:
+    model = _model(helper.make_node("FlexAttention", ["q", "q", "q", "q"], ["y"], domain="ai.onnx.preview"))
+    model.opset_import.append(helper.make_opsetid("ai.onnx.preview", 1))
+    model.graph.input.append(helper.make_tensor_value_info("q", TensorProto.FLOAT, [1, 2, 3, 4]))
+    with pytest.raises(mnnx.ConversionError, match=r"node 'FlexAttention_0' .*has 4 inputs, the op takes 3"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+def test_a_folder_is_neither_source_nor_target(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    onnx.save(model, tmp_path / "m.onnx")
+    with pytest.raises(mnnx.ConversionError, match=r"the target '.*/new/' names a folder; give the path of a file"):
+        mnnx.convert(model, f"{tmp_path}/new/")
+    with pytest.raises(mnnx.ConversionError, match=r"the source '.*/m\.onnx/' names a folder; give the path of a file"):
+        mnnx.convert(f"{tmp_path}/m.onnx/", tmp_path / "m.mnnx")
+    assert os.listdir(tmp_path) == ["m.onnx"]
+
+
+def test_a_model_too_large_for_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_arguments: Any) -> None:
+        raise MemoryError("no 12 GiB")
+
+    monkeypatch.setattr("mnnx.converter.frontends.onnx.importer.with_inferred_types", refuse)
+    with pytest.raises(mnnx.ConversionError, match="not enough memory to convert ModelProto: no 12 GiB"):
+        mnnx.convert(_model(helper.make_node("Neg", ["x"], ["y"])), tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize("level", [None, "2", 1.0, [], np.ones(2), 4])
+def test_a_level_that_there_is_not(level: Any, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match="level must be one of 0, 1, 2, 3"):
+        mnnx.convert(_model(helper.make_node("Neg", ["x"], ["y"])), tmp_path / "m.mnnx", level=level)
+
+
+def test_a_resize_without_scales_is_named(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Resize", ["x"], ["y"]))
+    model.opset_import[0].version = 10
+    with pytest.raises(mnnx.ConversionError, match=r"node 'Resize_0' \(Resize, opset 10\): needs the input scales"):
+        mnnx.convert(model, tmp_path / "m.mnnx")

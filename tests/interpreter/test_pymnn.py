@@ -191,7 +191,7 @@ def test_integers_keep_their_values_or_are_refused(session_of):
         (((2,), MNN.Halide_Type_Float, ("a", "b"), 1), "can't be made float32"),
         (((2**40, 2**40), MNN.Halide_Type_Float, 1), "can't be made float32"),
         (((2.5,), MNN.Halide_Type_Float, 1), "wants a sequence of ints"),
-        (((2,), "no type", 1), "wants a sequence of ints and a dtype"),
+        (((2,), "no type", 1), "data type must be a dtype, got 'no type'"),
     ],
 )
 def test_wrong_tensors_are_refused(arguments, message):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 import mnnx
@@ -51,3 +53,18 @@ def test_output_that_cant_be_written_is_an_error() -> None:
         result = subprocess.run([sys.executable, "-m", "mnnx", "ops", "Conv"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert result.stderr == "Error: the output: No space left on device\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_command_that_is_told_to_end_leaves_no_unfinished_file(tmp_path: Path, name: str) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Exp(x) }')
+    onnx.save(model, tmp_path / "m.onnx")
+    script = f"""import os, signal
+from mnnx.schema import writer
+from mnnx.tools.main import main
+writer.os.fsync = lambda file: os.kill(os.getpid(), signal.{name})
+main()"""
+    result = _python("-c", script, "convert", str(tmp_path / "m.onnx"), str(tmp_path / "m.mnnx"))
+    assert (result.returncode, result.stderr) == (128 + getattr(signal, name), "")
+    assert [path.name for path in tmp_path.iterdir()] == ["m.onnx"]

@@ -133,4 +133,4 @@ def _to_small_integer(x: np.ndarray, to: np.dtype) -> np.ndarray:
     low = wide & ((1 << bits) - 1)
     if not to.name.startswith("u"):
         low = np.where(low >= 1 << (bits - 1), low - (1 << bits), low)
-    return low.astype(np.int8).astype(to)
+    return np.asarray(low, np.int8).astype(to)  # NumPy makes a number of an array without dims

@@ -47,7 +47,7 @@ def _check_size(model: onnx.ModelProto) -> None:
 
 
 def body(node: OnnxNode) -> onnx.FunctionProto | None:
-    """The function body of a node's op at its opset, or None where it has none."""
+    """The function body of a node's op at its opset, or None where it has none. Raises ConversionError where the node breaks its rules."""
     try:
         schema = onnx.defs.get_schema(node.op_type, node.opset, node.domain)
     except (onnx.defs.SchemaError, TypeError):  # an op's name of bytes, as it isn't UTF-8
@@ -58,7 +58,10 @@ def body(node: OnnxNode) -> onnx.FunctionProto | None:
     elif schema.has_context_dependent_function:
         types = [_type(value).SerializeToString() for value in node.inputs]
         version = _version(schema.context_dependent_function_opset_versions, node.opset)
-        text = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), types)
+        try:
+            text = schema.get_context_dependent_function_with_opset_version(version, node.proto.SerializeToString(), types)
+        except Exception as error:  # raised by the C++ side
+            node.fail(f"doesn't fit the op's definition: {error}")
     if not text:
         return None
     function = onnx.FunctionProto()

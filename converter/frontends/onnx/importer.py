@@ -6,6 +6,7 @@ whole model and reported in one UnsupportedOperator.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
-from mnnx.converter.frontends.onnx import functions, registry
+from mnnx.converter.frontends.onnx import functions, registry, soundness
 from mnnx.converter.frontends.onnx.inferred_types import with_inferred_types
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
@@ -26,6 +27,9 @@ from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.shape import Identity
+
+#: What a sparse tensor may become when it is made dense, which its few values don't tell.
+MAX_SPARSE_BYTES = 1 << 30
 
 
 @dataclass
@@ -59,8 +63,9 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
     registry.load_all()
     session = _ModelImport(folder)
     try:
+        soundness.check(model)
         graph = _GraphImport(session, with_inferred_types(model, source is model).graph, opsets, None).run()
-    except MnnxError:
+    except (MnnxError, MemoryError):
         raise
     except RecursionError as error:
         raise ConversionError("the model is broken: its subgraphs are nested too deep") from error
@@ -148,9 +153,15 @@ class _ModelImport:
 
     def sparse_array(self, sparse: onnx.SparseTensorProto) -> np.ndarray:
         values, indices = self.array(sparse.values), self.array(sparse.indices)
+        where = f"the sparse tensor {sparse.values.name!r} of shape {list(sparse.dims)}"
+        if min(sparse.dims, default=0) < 0 or math.prod(sparse.dims) * values.itemsize > MAX_SPARSE_BYTES:
+            raise ConversionError(f"{where} can't be made dense: the limit is {MAX_SPARSE_BYTES >> 20} MiB")
         dense = np.zeros(tuple(sparse.dims), values.dtype)
-        flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
-        dense.reshape(-1)[flat] = values
+        try:
+            flat = indices if indices.ndim == 1 else np.ravel_multi_index(tuple(indices.T), dense.shape)
+            dense.reshape(-1)[flat] = values
+        except (IndexError, TypeError, ValueError) as error:
+            raise ConversionError(f"{where} is damaged: {error}") from error
         return dense
 
 
@@ -217,7 +228,9 @@ class _GraphImport:
             if name in scope:
                 return scope[name]
         if self.parent is None:
-            raise ConversionError(f"{user} uses the value {name!r}, which nothing makes; the model is broken")
+            made = any(name in node.output for node in self.proto.node)
+            why = "which is made from its own result" if made else "which nothing makes"
+            raise ConversionError(f"{user} uses the value {name!r}, {why}; the model is broken")
         outer = self.parent.lookup(name, user)
         if outer.constant is not None:
             inner = Value(outer.name, constant=outer.constant)
@@ -249,6 +262,8 @@ class _GraphImport:
             return function(node, *node.inputs)
         except (MnnxError, RecursionError):
             raise
+        except MemoryError as error:
+            node.fail(f"needs more memory than there is: {error}")
         except Exception as error:
             if isinstance(error, TypeError) and f"{function.__name__}()" in str(error) and "argument" in str(error):
                 node.fail(f"has {len(node.inputs)} inputs, which doesn't fit the op: {error}")
@@ -257,6 +272,8 @@ class _GraphImport:
     def _bind(self, node: OnnxNode, result: Any) -> None:
         """Gives the node's output names to what its importer returned."""
         scope = self.scopes[-1]
+        if not any(node.output_names):
+            node.fail("has no outputs; the model is broken")
         if isinstance(result, Op):
             outputs = [Value(name) if name else None for name in node.output_names]
             self.graph.nodes.append(Node(result, node.inputs, outputs, self.fresh(node.name)))
@@ -280,6 +297,8 @@ class _GraphImport:
 
     def _expand(self, node: OnnxNode, body: onnx.FunctionProto) -> None:
         """Imports a function's nodes in a scope of their own, with the node's inputs and attributes put in."""
+        if len(node.inputs) > len(body.input):
+            node.fail(f"has {len(node.inputs)} inputs, the op takes {len(body.input)}")
         given = [*node.inputs, *[None] * (len(body.input) - len(node.inputs))]
         scope = {name: value for name, value in zip(body.input, given, strict=True) if value is not None}
         absent = set(body.input) - set(scope)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import onnx
+from google.protobuf.message import DecodeError
 
+from mnnx.converter.frontends.onnx.soundness import graphs
 from mnnx.converter.isolation import Lost, run_apart
-from mnnx.errors import ConversionError
 from mnnx.schema.log import log
 
 #: What inference may take; it is a matter of milliseconds for sound models of common size.
@@ -31,8 +32,8 @@ def with_inferred_types(model: onnx.ModelProto, is_callers: bool) -> onnx.ModelP
         dim.ClearField("dim_value")
     try:
         inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES + 4 * model.ByteSize()))
-    except Lost as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
-        say = log().warning if lost.died else log().info
+    except (Lost, DecodeError) as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
+        say = log().info if isinstance(lost, Lost) and not lost.died else log().warning
         say("onnx can't infer the shapes of this model: %s", lost)
         return model
     _take_types(model.graph, inferred.graph)
@@ -42,34 +43,22 @@ def with_inferred_types(model: onnx.ModelProto, is_callers: bool) -> onnx.ModelP
 def _infer(model: onnx.ModelProto) -> bytes:
     """The model with inferred types, but without its weights."""
     inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for graph in _graphs(inferred.graph):
+    for graph in graphs(inferred.graph):
         del graph.initializer[:]
     return inferred.SerializeToString()
 
 
 def _take_types(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
     """Copies the types of values and outputs between two graphs of the same nodes, those of their subgraphs included."""
-    for mine, its in zip(_graphs(graph), _graphs(inferred), strict=True):
+    for mine, its in zip(graphs(graph), graphs(inferred), strict=True):
         del mine.value_info[:]
         mine.value_info.extend(its.value_info)
         for output, other in zip(mine.output, its.output, strict=True):
             output.CopyFrom(other)
 
 
-def _graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
-    """The graph and its subgraphs."""
-    yield graph
-    for node in graph.node:
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _graphs(attribute.g)
-
-
 def _negative_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Declared dims that some exporters write as -1: they are open, but onnx's inference stops at them."""
-    for graph in _graphs(main):
+    for graph in graphs(main):
         for info in [*graph.input, *graph.output, *graph.value_info]:
             yield from (dim for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
-        for tensor in graph.initializer:
-            if min(tensor.dims, default=0) < 0:
-                raise ConversionError(f"the tensor {tensor.name!r} is damaged: its shape is {list(tensor.dims)}")

@@ -11,7 +11,7 @@ from mnnx.schema.ops.resize import Resize
 @importer("Resize")
 def resize(node: OnnxNode, x: Value, *others: Value | None):
     if node.opset < 11:
-        return _asymmetric(node, x, others[0])
+        return _asymmetric(node, x, others[0] if others else None)
     return node.op(Resize)
 
 
@@ -25,8 +25,10 @@ def upsample(node: OnnxNode, x: Value, scales: Value | None = None):
     return _asymmetric(node, x, scales)
 
 
-def _asymmetric(node: OnnxNode, x: Value, scales: Value) -> Value:
+def _asymmetric(node: OnnxNode, x: Value, scales: Value | None) -> Value:
     """What Resize and Upsample were before opset 11."""
+    if scales is None:
+        node.fail("needs the input scales")
     mode = node.attribute("mode", str, "nearest")
     mode = "linear" if mode == "bilinear" else mode
     op = node.op(Resize, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")

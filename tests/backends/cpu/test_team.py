@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from mnnx.backends.cpu.arguments import arguments
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.program import CpuCommandList
 from mnnx.backends.cpu.team import Team
+from mnnx.errors import BackendError
 
 COUNT = kernel("selfcheck.count")
 CHECK = kernel("selfcheck.follow")
@@ -188,3 +190,39 @@ def test_busy_neighbours_on_all_cpus_change_nothing():
         for neighbour in neighbours:
             neighbour.kill()
             neighbour.wait()
+
+
+def test_threads_that_cant_be_started_are_an_error_that_leaves_none(monkeypatch):
+    team, start = Team(4), threading.Thread.start
+    chain = Chain(team, 5, 3000, 5)
+
+    def start_one(thread):
+        if thread.name != "mnnx-1":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_one)
+        for _ in range(2):
+            with pytest.raises(BackendError, match=r"only 1 of 3 worker threads could be started \(can't start new thread\): use fewer"):
+                chain.commands.submit(0, 5)
+    assert set(threading.enumerate()) == before
+    chain.commands.submit(0, 5)
+    assert (chain.buffers == 1).all()
+    team.release()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_waits_for_no_worker_of_its_parent():
+    team = Team(2)
+    chain = Chain(team, 5, 3000, 5)
+    chain.commands.submit(0, 5)
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)
+        team._memory.view(np.int64)[(128 + 72) // 8] = 1  # as if the worker had been busy at the fork
+        team._finalizer()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    team.release()
