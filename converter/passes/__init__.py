@@ -24,6 +24,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
     from mnnx.converter.passes.movement import MovementSimplification
     from mnnx.converter.passes.pad_folding import PadFolding
+    from mnnx.converter.passes.quantized import QuantizedRecognition
     from mnnx.converter.passes.reciprocals import Reciprocals
 
     return [
@@ -34,6 +35,8 @@ def all_passes() -> list[Pass]:
         DeadCode(),
         ActivationRecognition(),
         LayerNormRecognition(),
+        DeadCode(),
+        QuantizedRecognition(),
         DeadCode(),
         PadFolding(),
         AffineFolding(),
