@@ -17,6 +17,7 @@ from mnnx.schema.ops import (
     contrib_quantization,
     convolution,
     fused,
+    fused_quantization,
     indexing,
     matmul,
     normalization,
@@ -205,6 +206,13 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
             a, b = _tensor(128, 384, dtype=dtype), _weight(384, 64, dtype=weights)
             yield quantization.QLinearMatMul(), (a, scale, zero, b, scale, w_zero, scale, zero)
             yield quantization.MatMulInteger(), (a, b, zero, w_zero)
+        for second in (_weight(384, 64, dtype="int8"), _tensor(384, 64, dtype=dtype)):
+            operands = (a, scale, zero, second, scale, _weight(dtype=second.dtype.name), scale, zero)
+            for activation_ in ("", "Gelu", "Relu", "Sigmoid", "Tanh"):
+                op = fused_quantization.FusedQLinearMatMul(dequantizes=True, activation=activation_)
+                yield op, (*operands, None, _weight(64))
+                yield op, (*operands, None, _weight(64), scale, zero)
+        yield fused_quantization.ByteTable(), (codes, _weight(256, dtype=dtype))
 
 
 def _moves() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:

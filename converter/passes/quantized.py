@@ -9,7 +9,14 @@ from __future__ import annotations
 from mnnx.converter.passes.base import RulePass
 from mnnx.converter.passes.quantized_conv import QuantizeConv
 from mnnx.converter.passes.quantized_matmul import QuantizeGemm, QuantizeMatMul
-from mnnx.converter.passes.quantized_movement import DequantizeAfterMoving, QuantizeBeforeMoving, QuantizedAgain, ShapeOfIntegers
+from mnnx.converter.passes.quantized_movement import (
+    DequantizeAfterMoving,
+    QuantizeBeforeMoving,
+    QuantizedAgain,
+    ScaleBeforeMoving,
+    ShapeOfIntegers,
+)
+from mnnx.converter.passes.quantized_table import TabulateQuantized
 
 
 class QuantizedRecognition(RulePass):
@@ -17,8 +24,10 @@ class QuantizedRecognition(RulePass):
     level = 2
     rules = (
         ShapeOfIntegers(),
+        ScaleBeforeMoving(),
         QuantizeBeforeMoving(),
         QuantizedAgain(),
+        TabulateQuantized(),
         DequantizeAfterMoving(),
         QuantizeMatMul(),
         QuantizeGemm(),

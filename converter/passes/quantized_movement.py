@@ -8,8 +8,9 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.quantized_values import dequantized, quantized
+from mnnx.schema.ops.arithmetic import Div, Mul
 from mnnx.schema.ops.quantization import DequantizeLinear
 from mnnx.schema.ops.shape import Flatten, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze
 
@@ -26,6 +27,38 @@ class ShapeOfIntegers(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         node.set_input(0, node.inputs[0].producer.inputs[0])
+
+
+class ScaleBeforeMoving(Rule):
+    """What is moved, times a number, and quantized: the factor comes first, so that the QuantizeLinear can. Starts from the product."""
+
+    name = "scaled before it is moved"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if not isinstance(node.op, (Mul, Div)):
+            return "no factor"
+        user = only_user(node.outputs[0], graph)
+        if user is None or quantized(user) is None:
+            return "not for a QuantizeLinear alone"
+        if self._move(node) is None:
+            return "not of what is moved, by a number"
+        return None if only_user(self._move(node).outputs[0], graph) is node else "what is moved is used elsewhere"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        move = self._move(node)
+        source = move.inputs[0]
+        scaled = Value(f"{source.name}/{node.outputs[0].name}", source.dtype, source.shape)
+        operands = [source if value is move.outputs[0] else Value(value.name, constant=value.constant.reshape(())) for value in node.inputs]
+        graph.nodes[graph.nodes.index(move)] = Node(node.op, operands, [scaled], node.name)
+        substitute(graph, node, Node(move.op, [scaled, *move.inputs[1:]], node.outputs, move.name))
+        move.detach()
+
+    def _move(self, node: Node) -> Node | None:
+        for value, number in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
+            move = made_by(value, *_MOVES)
+            if move is not None and scalar(number) is not None and number.constant.ndim <= (value.rank or 0):
+                return move if move.inputs[0].constant is None else None
+        return None
 
 
 class QuantizeBeforeMoving(Rule):
@@ -70,8 +103,7 @@ class DequantizeAfterMoving(Rule):
         last, result = node.inputs[0].producer, node.outputs[0]
         integers = last.inputs[0]
         small = Value(f"{result.name}/{integers.name}", integers.dtype, result.shape)
-        graph.nodes[graph.nodes.index(last)] = None
-        graph.nodes.remove(None)
+        graph.nodes.remove(last)
         index = graph.nodes.index(node)
         graph.nodes[index : index + 1] = [
             Node(node.op, [integers, *node.inputs[1:]], [small], node.name),

@@ -124,8 +124,8 @@ class MatrixProduct:
         self.backend.commands.record(pack, arguments(*block), chunks)
 
     def _record_product(
-        self, zero: Zero, signed: bool, flip: bool, rows: int, row_sums: int, panels: int, column_sums: int, c: DeviceTensor, finish: Finish,
-        bias: np.ndarray | None, weights: Weights | None,
+        self, zero: Zero, signed: bool, flip: bool, rows: int, row_sums: int, panels: int, column_sums: int, c: DeviceTensor,
+        finish: Finish, bias: np.ndarray | None, weights: Weights | None,
     ) -> None:  # fmt: skip
         backend, tiling = self.backend, self.tiling
         batch = np.broadcast_shapes(self.a_batch, self.b_batch)

@@ -102,7 +102,8 @@ def _constant(*specs: Spec | None) -> bool:
 def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     """MatMulInteger and QLinearMatMul: a times matrices, a's zero point one for all."""
     a, a_zero, b, b_zero, scales = _product_operands(op, inputs)
-    if a.dtype not in _BYTES or b.dtype not in _BYTES or outputs[0].dtype not in (*_BYTES, np.int32):
+    y_zero = None if isinstance(op, MatMulInteger) else inputs[7]
+    if any(spec is not None and spec.dtype not in _BYTES for spec in (a, b, y_zero)):
         return "only int8 and uint8 are native"
     if b.rank < 2 or not _constant(b_zero, *scales):
         return "b must be a matrix with constant scales and zero points"

@@ -320,7 +320,7 @@ class DotPack(Block):
 
 
 class DotProduct(Block):
-    """dot_matrix.product: (a - zero) @ (b - its zero points), summed in int32 and finished as dot_finish.py says, for every item of a batch."""
+    """dot_matrix.product: (a - zero) @ (b - its zero points), summed in int32 and finished (dot_finish.py), for every item of a batch."""
 
     a: int  # rows of words
     a_stride: int

@@ -91,6 +91,19 @@ def test_matmul_integer(a, b, a_type, b_type, zeros):
         np.testing.assert_array_equal(native(MatMulInteger(), a, b, a_zero, b_zero, constants=(1, 3), threads=threads), expected)
 
 
+@pytest.mark.usefixtures("tiling")
+@pytest.mark.parametrize("b_type", BYTES)
+@pytest.mark.parametrize("a_type", BYTES)
+@pytest.mark.parametrize(
+    ("a", "b"), [((1, 5), (5, 7)), ((9, 64), (64, 96)), ((2, 17, 33), (2, 33, 50)), ((3, 1, 8, 30), (2, 30, 17)), ((5, 4, 8), (1, 8, 49))]
+)
+def test_matmul_integer_of_computed_matrices(a, b, a_type, b_type):
+    a, b, a_zero, b_zero = integers(a_type, *a), integers(b_type, *b), scalar(17, a_type), scalar(7, b_type)
+    expected = np.matmul(a.astype(np.int32) - 17, b.astype(np.int32) - 7)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(native(MatMulInteger(), a, b, a_zero, b_zero, constants=(3,), threads=threads), expected)
+
+
 CONVOLUTIONS = [
     ((1, 3, 8, 8), (8, 3, 3, 3), {"pads": (1, 1, 1, 1)}),
     ((2, 5, 17, 19), (13, 5, 3, 3), {"pads": (1, 1, 1, 1)}),
