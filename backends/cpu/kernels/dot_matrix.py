@@ -58,19 +58,18 @@ def make_pack(vectors, lanes, mode):
     columns, rows = vectors * lanes, alloca(group * lanes)
 
     @inlined
-    def pack_word(b, n, height, width, panel, sums, signed, flip):
-        """One word of a vector of columns, of which `width` exist, with `height` rows; zero points of absent elements are 0."""
-        scratch, nothing = rows(), 128 if flip != 0 else 0
+    def copy_rows(b, n, height, width, target, flip):
+        """The rows of a word of a vector of columns, of which `height` and `width` exist; the rest counts as 0."""
+        nothing = 128 if flip != 0 else 0
         for i in range(group * lanes):
-            store_u8(scratch + i, nothing)
+            store_u8(target + i, nothing)
         for i in range(height):
             for j in range(width):
-                store_u8(scratch + i * lanes + j, load_u8(b + i * n + j))
-        pack_words(scratch, lanes, 1, panel, 0, sums, signed, flip)
+                store_u8(target + i * lanes + j, load_u8(b + i * n + j))
 
     def pack(args, part, parts):
         source, target, panel_bytes, sums_start, depth, n, words, batch, signed, flip = _pack(args)
-        panels, whole = (n + columns - 1) // columns, depth // group
+        panels, whole, scratch = (n + columns - 1) // columns, depth // group, rows()
         first, last = share(batch * panels, part, parts, 1)
         for task in range(first, last):
             item, column = task // panels, task % panels * columns
@@ -84,7 +83,8 @@ def make_pack(vectors, lanes, mode):
                     pack_words(b + j, n, done, panel + 4 * j, 4 * columns, sums + 4 * j, signed, flip)
                 for k in range(done, words):
                     height, place = min(group, depth - k * group), panel + 4 * (k * columns + j)
-                    pack_word(b + k * group * n + j, n, height, max(0, width), place, sums + 4 * j, signed, flip)
+                    copy_rows(b + k * group * n + j, n, height, max(0, width), scratch, flip)
+                    pack_words(scratch, lanes, 1, place, 0, sums + 4 * j, signed, flip)
 
     return pack
 
