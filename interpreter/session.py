@@ -63,8 +63,11 @@ class Session:
         Raises InputError for a wrong name, dtype, rank or fixed dim, SessionStateError for a released or running session or an input
         never filled, LimitExceeded for a model that asks for too much.
         """
-        with self._exclusive():
+        self._enter()
+        try:
             return self._run(feed, outputs, None)
+        finally:
+            self._leave()
 
     def run_with_callbacks(self, before: Callback, after: Callback, feed: Mapping[str, Any] | None = None) -> int:
         """Runs op by op; `before(tensors, info)` and `after(tensors, info)` see the op's inputs and outputs.
@@ -91,13 +94,14 @@ class Session:
         self._results.clear()
         self._runtime.start_run()
         # The graph gives fresh arrays, but sequences that share theirs with inputs.
-        results = [value if isinstance(value, np.ndarray) else copied(value) for value in runner.run(values, hooks)]
-        names = [self._graph.values[i].name for i in runner.outputs]
-        self._results.update(zip(names, results, strict=True))
-        for name, value in self._results.items():
-            if name in self.outputs and isinstance(value, np.ndarray):
+        fresh = {}
+        for index, value in zip(runner.outputs, runner.run(values, hooks), strict=True):
+            name, is_array = self._graph.values[index].name, isinstance(value, np.ndarray)
+            self._results[name] = value if is_array else copied(value)
+            fresh[name] = value.copy() if is_array else copied(value)
+            if is_array and name in self.outputs:
                 self.outputs[name].note_shape(value.shape)
-        return copied(self._results)
+        return fresh
 
     def _feed(self, feed: Mapping[str, Any] | None) -> list[Any]:
         if feed is None:
@@ -126,8 +130,9 @@ class Session:
         if not isinstance(given, Mapping):
             found = type(given).__name__
             raise InputError(f"the session wants a dict {{input name: {what}}}, got {found}; the inputs are {self.inputs.names}")
-        if unknown := [name for name in given if name not in self.inputs]:
-            raise InputError(f"the model has no input {unknown[0]!r}; its inputs are {self.inputs.names}")
+        for name in given:
+            if name not in self.inputs:
+                raise InputError(f"the model has no input {name!r}; its inputs are {self.inputs.names}")
 
     def _runner(self, names: Sequence[str] | None) -> GraphRunner:
         if isinstance(names, str):
@@ -250,21 +255,30 @@ class Session:
         if self._pid != os.getpid():
             self._pid, self._busy, self._user = os.getpid(), threading.Lock(), None
 
+    def _enter(self) -> None:
+        """Takes the session for a call of the present thread; `_leave` gives it back."""
+        self._notice_fork()
+        thread = threading.get_ident()
+        if self._user == thread:
+            raise SessionStateError("a callback can't use the session that calls it; make another session for that")
+        if not self._busy.acquire(blocking=False):
+            raise SessionStateError("the session is in use by another thread; create one session per thread")
+        self._user = thread
+        if self._runtime is None:
+            self._leave()
+            self._check_alive()
+
+    def _leave(self) -> None:
+        self._user = None
+        self._busy.release()
+
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
-        self._notice_fork()
-        if self._user == threading.get_ident():
-            raise SessionStateError("a callback can't use the session that calls it; make another session for that")
-        busy = self._busy
-        if not busy.acquire(blocking=False):
-            raise SessionStateError("the session is in use by another thread; create one session per thread")
+        self._enter()
         try:
-            self._check_alive()
-            self._user = threading.get_ident()
             yield
         finally:
-            self._user = None
-            busy.release()
+            self._leave()
 
     def __enter__(self) -> Session:
         return self

@@ -131,17 +131,18 @@ class SessionTensor(Tensor):
 
     def check_shape(self, shape: tuple[int, ...]) -> None:
         """Raises InputError where the model can't take this shape."""
-        if any(d < 0 for d in shape):
+        if shape and min(shape) < 0:
             raise InputError(f"input {self.name!r}: dims must not be negative, got {list(shape)}")
         if self.dims is None:
             return
         if len(shape) != len(self.dims):
-            wanted = f"{dims_text(self.dims)} (rank {len(self.dims)})"
-            raise InputError(f"input {self.name!r} wants the shape {wanted}, got {list(shape)} (rank {len(shape)})")
+            raise InputError(f"{self._wants_shape()} (rank {len(self.dims)}), got {list(shape)} (rank {len(shape)})")
         for axis, (got, dim) in enumerate(zip(shape, self.dims, strict=True)):
-            if isinstance(dim, int) and got != dim:
-                wanted = dims_text(self.dims)
-                raise InputError(f"input {self.name!r} wants the shape {wanted}, got {list(shape)}: dim {axis} must be {dim}")
+            if got != dim and isinstance(dim, int):
+                raise InputError(f"{self._wants_shape()}, got {list(shape)}: dim {axis} must be {dim}")
+
+    def _wants_shape(self) -> str:
+        return f"input {self.name!r} wants the shape {dims_text(self.dims)}"
 
     def check(self, value: Any) -> Any:
         """`value` as this input takes it; raises InputError where kind, dtype, rank or a fixed dim differ. Nothing is cast."""

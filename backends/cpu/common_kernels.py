@@ -17,8 +17,10 @@ from mnnx.schema.ops import (
     contrib_quantization,
     convolution,
     fused,
+    fused_quantization,
     indexing,
     matmul,
+    ml_trees,
     normalization,
     pooling,
     quantization,
@@ -92,6 +94,7 @@ def _ops() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
     yield from _quantized()
     yield from _moves()
     yield from _recurrent()
+    yield from _trees()
 
 
 def _elementwise() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
@@ -205,6 +208,13 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
             a, b = _tensor(128, 384, dtype=dtype), _weight(384, 64, dtype=weights)
             yield quantization.QLinearMatMul(), (a, scale, zero, b, scale, w_zero, scale, zero)
             yield quantization.MatMulInteger(), (a, b, zero, w_zero)
+        for second in (_weight(384, 64, dtype="int8"), _tensor(384, 64, dtype=dtype)):
+            operands = (a, scale, zero, second, scale, _weight(dtype=second.dtype.name), scale, zero)
+            for activation_ in ("", "Gelu", "Relu", "Sigmoid", "Tanh"):
+                op = fused_quantization.FusedQLinearMatMul(dequantizes=True, activation=activation_)
+                yield op, (*operands, None, _weight(64))
+                yield op, (*operands, None, _weight(64), scale, zero)
+        yield fused_quantization.ByteTable(), (codes, _weight(256, dtype=dtype))
 
 
 def _moves() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
@@ -228,6 +238,30 @@ def _recurrent() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
     quantized = (x, w, r, _weight(1, 512), None, None, None, None, scale, zero, scale, zero)
     yield contrib_quantization.DynamicQuantizeLSTM(hidden_size=64), quantized
     yield recurrent.GRU(hidden_size=64, linear_before_reset=1), (x, _weight(1, 192, 64), _weight(1, 192, 64), _weight(1, 384))
+
+
+def _trees() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
+    integers, x = np.array([0, 1, 2], np.int32), (_tensor(20, 8),)
+    for mode in ("LEQ", "LT"):
+        for missing in (False, True):
+            forest = {
+                "roots": integers[:1],
+                "features": integers * 0,
+                "thresholds": np.zeros(3, np.float32),
+                "modes": np.array([ml_trees.MODES.index(mode), ml_trees.LEAF, ml_trees.LEAF], np.uint8),
+                "true_nodes": np.array([1, 1, 2], np.int32),
+                "false_nodes": np.array([2, 1, 2], np.int32),
+                "missing_true": np.array([missing, False, False]),
+                "vote_starts": np.array([0, 0, 1, 2], np.int32),
+                "vote_targets": integers[:2],
+                "vote_weights": np.ones(2, np.float32),
+            }
+            for aggregate in ("SUM", "AVERAGE"):
+                yield ml_trees.TreeEnsembleRegressor(n_targets=2, aggregate=aggregate, **forest), x
+            for labels, transforms in (((0, 1), ("NONE", "LOGISTIC", "SOFTMAX")), ((0, 1, 2), ("NONE", "SOFTMAX"))):
+                for name in transforms:
+                    attributes = {"n_targets": len(labels), "classlabels_int64s": labels, "post_transform": name}
+                    yield ml_trees.TreeEnsembleClassifier(**attributes, **forest), x
 
 
 def _image_kernels() -> Iterator[Kernel]:

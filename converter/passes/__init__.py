@@ -25,6 +25,8 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.loop_states import LoopStates
     from mnnx.converter.passes.movement import MovementSimplification
     from mnnx.converter.passes.pad_folding import PadFolding
+    from mnnx.converter.passes.quantized import QuantizedRecognition
+    from mnnx.converter.passes.quantized_epilogue import QuantizedEpilogue
     from mnnx.converter.passes.reciprocals import Reciprocals
 
     return [
@@ -36,6 +38,9 @@ def all_passes() -> list[Pass]:
         DeadCode(),
         ActivationRecognition(),
         LayerNormRecognition(),
+        DeadCode(),
+        QuantizedRecognition(),
+        QuantizedEpilogue(),
         DeadCode(),
         PadFolding(),
         AffineFolding(),

@@ -20,7 +20,7 @@ from mnnx.schema.ops.matmul import Gemm, MatMul
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
 
 
-def _vector(bias: Value) -> Value:
+def vector(bias: Value) -> Value:
     """A constant bias of rank 1; another tensor than the model's own has another name."""
     return bias if bias.rank == 1 else Value(f"{bias.name}/flat", constant=bias.constant.reshape(-1))
 
@@ -41,7 +41,7 @@ def _floats(value: Value | None) -> bool:
     )
 
 
-def _activation(node: Node) -> tuple[str, tuple[float, ...]] | None:
+def activation_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
     """How a fused op names the activation that `node` is, or None."""
     match node.op:
         case Relu() | HardSwish() | Sigmoid() | Tanh():
@@ -78,7 +78,7 @@ class GemmToMatMul(Rule):
     def rewrite(self, node: Node, graph: Graph) -> None:
         inputs = list(node.inputs)
         if len(inputs) > 2 and inputs[2] is not None:
-            inputs[2] = _vector(inputs[2])
+            inputs[2] = vector(inputs[2])
         op = FusedMatMul(transpose_a=node.op.transA, transpose_b=node.op.transB, alpha=node.op.alpha)
         substitute(graph, node, Node(op, inputs, node.outputs, node.name))
 
@@ -122,9 +122,8 @@ class FuseBias(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         product, bias = self._find(node, graph)
-        vector = _vector(bias)
         op = _as_fused(product.op)
-        substitute(graph, node, Node(op, [*product.inputs[:2], vector], node.outputs, product.name))
+        substitute(graph, node, Node(op, [*product.inputs[:2], vector(bias)], node.outputs, product.name))
         graph.remove(product)
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
@@ -187,7 +186,7 @@ class FuseActivation(Rule):
     name = "activation"
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if _activation(node) is None:
+        if activation_of(node) is None:
             return "not an activation with constant parameters"
         product = made_by(node.inputs[0], *FUSED, Conv, ConvTranspose, MatMul)
         if product is None or (isinstance(product.op, FUSED) and product.op.activation):
@@ -198,7 +197,7 @@ class FuseActivation(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         product = node.inputs[0].producer
-        activation, parameters = _activation(node)
+        activation, parameters = activation_of(node)
         op = _as_fused(product.op).replace(activation=activation, activation_parameters=parameters)
         substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
         graph.remove(product)

@@ -1,4 +1,4 @@
-"""Products of bytes in int32: the plans of MatMulInteger, ConvInteger and what is made of them. Weights are constant."""
+"""Convolutions of bytes in int32: the plan of ConvInteger and QLinearConv. Weights are constant."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotProduct, DotRows, DotSpread
+from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotSpread
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.schema.records import Row
@@ -32,65 +32,10 @@ class Zero(Row):
     dtype: np.dtype
 
 
-def _factors(tiling: Tiling, dtype: np.dtype, zero: np.ndarray | None, count: int) -> np.ndarray:
+def negated_zeros(tiling: Tiling, dtype: np.dtype, zero: np.ndarray | None, count: int) -> np.ndarray:
+    """The zero points of the right operand, one for each of `count` columns, negated, as they are among `signed_words`."""
     values = tiling.signed_zero(np.zeros(1, dtype) if zero is None else zero.reshape(-1))
     return -np.broadcast_to(values, (count,)).astype(_INT32)
-
-
-class MatrixProduct:
-    """a [rows, depth] bytes times constant b [depth, columns] bytes → int32 [rows, columns]."""
-
-    def __init__(self, backend, rows: int, depth: int, columns: int):
-        self.backend, self.tiling = backend, Tiling.of(backend.target)
-        self.rows, self.depth, self.columns, self.words = rows, depth, columns, self.tiling.words(depth)
-        self.panels = -(-columns // self.tiling.columns)
-        self.row_bytes = 4 * (-(-self.words // 4) * 4)
-        self.rows_bytes = round_up(rows * self.row_bytes)
-
-    @property
-    def scratch_bytes(self) -> int:
-        return self.rows_bytes + round_up(4 * self.rows)
-
-    def pack(self, b: np.ndarray, zero: np.ndarray | None) -> Weights:
-        tiling, width = self.tiling, self.panels * self.tiling.columns
-        words = tiling.signed_words(np.ascontiguousarray(b.T))
-        signed = b.astype(_INT32) + tiling.signed_zero(np.zeros(1, b.dtype))
-        sums, factors = np.zeros(width, _INT32), np.zeros(width, _INT32)
-        sums[: self.columns] = signed.sum(0)
-        factors[: self.columns] = _factors(tiling, b.dtype, zero, self.columns)
-        return Weights(tiling.pack_columns(np.ascontiguousarray(words.T)), sums, factors if factors.any() else None)
-
-    def record(self, a: int, zero: Zero, weights: Weights, c: int, scratch: int) -> None:
-        """Records the units; a, c and scratch are addresses."""
-        backend, tiling = self.backend, self.tiling
-        signed, flip, sums = zero.dtype == np.int8, tiling.flip(zero.dtype), scratch + self.rows_bytes
-        rows = DotRows(a, scratch, sums, self.rows, self.depth, self.row_bytes, signed, flip)
-        chunks = min(self.rows, backend.chunks(self.rows * self.words / 4))
-        backend.commands.record(kernel("dot.rows", lanes=tiling.lanes, mode=tiling.dot), arguments(*rows), chunks)
-        wanted = backend.chunks(self.rows * self.panels * tiling.vectors * self.words)
-        panel_chunks = min(self.panels, wanted)
-        row_chunks = min(-(-self.rows // tiling.rows), -(-wanted // panel_chunks))
-        block = DotProduct(
-            a=scratch,
-            a_stride=self.row_bytes,
-            b=address_of(weights.panels),
-            panel_bytes=4 * self.words * tiling.columns,
-            column_sums=address_of(weights.sums),
-            column_factors=0 if weights.factors is None else address_of(weights.factors),
-            row_sums=sums,
-            zero=zero.address,
-            signed=signed,
-            flip=flip,
-            c=c,
-            rows=self.rows,
-            columns=self.columns,
-            depth=self.depth,
-            words=self.words,
-            row_chunks=row_chunks,
-            panel_chunks=panel_chunks,
-        )
-        product = kernel("dot.product", **tiling.dot_parameters)
-        backend.commands.record(product, arguments(*block), min(wanted, row_chunks * panel_chunks), weights)
 
 
 class ImageProduct:
@@ -125,7 +70,7 @@ class ImageProduct:
         ones = tiling.signed_words(np.ones(self.depth, np.int8))
         sums, factors = np.zeros((groups, height), _INT32), np.zeros((groups, height), _INT32)
         sums[:, : self.rows] = (rows.astype(_INT32) + tiling.signed_zero(np.zeros(1, w.dtype))).sum(2)
-        factors[:, : self.rows] = _factors(tiling, w.dtype, zero, groups * self.rows).reshape(groups, self.rows)
+        factors[:, : self.rows] = negated_zeros(tiling, w.dtype, zero, groups * self.rows).reshape(groups, self.rows)
         return Weights(np.concatenate([panels, ones]), sums, factors if factors.any() else None)
 
     def record(self, x: int, zero: Zero, weights: Weights, biases: np.ndarray, target: int, scratch: int) -> None:

@@ -10,7 +10,8 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.dot import ImageProduct, MatrixProduct, Weights, Zero
+from mnnx.backends.cpu.executions.dot import ImageProduct, Weights, Zero
+from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Linear
@@ -99,12 +100,15 @@ def _constant(*specs: Spec | None) -> bool:
 
 
 def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    """MatMulInteger and QLinearMatMul: a times a constant matrix, a's zero point one for all."""
+    """MatMulInteger and QLinearMatMul: a times matrices, a's zero point one for all."""
     a, a_zero, b, b_zero, scales = _product_operands(op, inputs)
-    if a.dtype not in _BYTES or b.dtype not in _BYTES or outputs[0].dtype not in (*_BYTES, np.int32):
+    y_zero = None if isinstance(op, MatMulInteger) else inputs[7]
+    if any(spec is not None and spec.dtype not in _BYTES for spec in (a, b, y_zero)):
         return "only int8 and uint8 are native"
-    if b.rank != 2 or not _constant(b, b_zero, *scales):
-        return "b must be a constant matrix with constant scales and zero points"
+    if b.rank < 2 or not _constant(b_zero, *scales):
+        return "b must be a matrix with constant scales and zero points"
+    if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (b_zero, *scales[1:2])):
+        return "scales and zero points per matrix are not native"
     if any(spec is not None and spec.size != 1 for spec in (a_zero, *scales[:1])):
         return "a must have one scale and zero point"
     return None
@@ -113,7 +117,7 @@ def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 def _product_operands(op: Op, inputs: Sequence) -> tuple:
     """a, its zero point, b, its zero point, the scales of a, b and y."""
     if isinstance(op, QLinearMatMul):
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, _ = inputs
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, *_ = inputs
         return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale)
     a, b, a_zero, b_zero = (*inputs, None, None)[:4]
     return a, a_zero, b, b_zero, ()
@@ -124,55 +128,36 @@ def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return MatrixExecution(op, backend, inputs, outputs)
 
 
-class _Requantized(Execution):
-    """A product in int32; of QLinear ops it goes to working memory and is quantized from there."""
-
-    quantizes: bool
-    product: MatrixProduct | ImageProduct
-
-    def __init__(self, op: Op, backend, outputs: Specs):
-        super().__init__(op, backend)
-        self.size = outputs[0].size
-        self.sums_bytes = round_up(4 * self.size) if self.quantizes else 0
-
-    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self.product.scratch_bytes + self.sums_bytes if self.size else 0
-
-    def quantize(self, sums: int, y: DeviceTensor, axis: int, scales: tuple, zero: DeviceTensor) -> None:
-        """y = saturate(round(sums * a_scale * b_scale / y_scale) + zero)."""
-        a, b, y_scale = (tensor.constant.reshape(-1) for tensor in scales)
-        factors = np.ascontiguousarray(a * b / y_scale, _FLOAT32)
-        record_linear(
-            self.backend, np.dtype("int32"), y.dtype, y.shape, axis if factors.size > 1 else 0, factors.size, sums, address_of(y),
-            address_of(factors), self._zeros(zero, factors), multiply=True, keep=factors,
-        )  # fmt: skip
-
-    def _zeros(self, zero: DeviceTensor, factors: np.ndarray) -> int:
-        """The address of y's zero point, once per factor."""
-        many = self.backend.packed(("repeated", factors.size), zero.constant, lambda z: np.repeat(z.reshape(-1), factors.size))
-        return address_of(many)
-
-
-class MatrixExecution(_Requantized):
+class MatrixExecution(Execution):
     """MatMulInteger and QLinearMatMul."""
 
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
-        self.quantizes = isinstance(op, QLinearMatMul)
-        super().__init__(op, backend, outputs)
-        a, _, b, _, _ = _product_operands(op, inputs)
-        self.product = MatrixProduct(backend, math.prod(a.shape[:-1]), a.shape[-1], b.shape[1])
+        super().__init__(op, backend)
+        self.size = outputs[0].size
+        a, _, b, b_zero, _ = _product_operands(op, inputs)
+        self.product = MatrixProduct(backend, a, b, None if b_zero is None else b_zero.value)
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.product.scratch_bytes if self.size else 0
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
-        if not self.size:
-            return
-        a, a_zero, b, b_zero, scales = _product_operands(self.op, inputs)
-        start = address_of(scratch)
-        sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
-        key = ("dot product", self.product.tiling.dot, _key(b_zero))
-        weights = self.backend.packed(key, b.constant, lambda w: self.product.pack(w, None if b_zero is None else b_zero.constant))
-        self.product.record(address_of(a), Zero(0 if a_zero is None else address_of(a_zero), a.dtype), Weights(*weights), sums, start)
-        if self.quantizes:
-            self.quantize(sums, outputs[0], len(outputs[0].shape) - 1, scales, inputs[7])
+        if self.size:
+            a, a_zero, b, *_ = _product_operands(self.op, inputs)
+            finish, bias = self.finish(inputs, outputs)
+            self.product.record(a, a_zero, b, outputs[0], 0 if scratch is None else address_of(scratch), finish, bias)
+
+    def finish(self, inputs: Tensors, outputs: Tensors) -> tuple[Finish, np.ndarray | None]:
+        """What becomes of the sums, and the int32s added to them."""
+        if isinstance(self.op, MatMulInteger):
+            return Finish(outputs[0].dtype), None
+        zero = inputs[7].constant
+        return Finish(zero.dtype, None, _factors(inputs[1], inputs[4], inputs[6]), out_zero=float(zero.item())), None
+
+
+def _factors(*scales: DeviceTensor) -> np.ndarray:
+    """What sums are multiplied by to be requantized, from the scales of both operands and the result."""
+    a, b, y = (tensor.constant.reshape(-1).astype(_FLOAT32) for tensor in scales)
+    return np.ascontiguousarray(a * b / y)
 
 
 def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -199,15 +184,19 @@ def create_convolution(op: Op, backend, inputs: Specs, outputs: Specs) -> Execut
     return ImageExecution(op, backend, inputs, outputs)
 
 
-class ImageExecution(_Requantized):
-    """ConvInteger and QLinearConv."""
+class ImageExecution(Execution):
+    """ConvInteger and QLinearConv: a product in int32; of QLinearConv it goes to working memory and is quantized from there."""
 
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
-        self.quantizes = isinstance(op, QLinearConv)
-        super().__init__(op, backend, outputs)
+        super().__init__(op, backend)
+        self.size, self.quantizes = outputs[0].size, isinstance(op, QLinearConv)
+        self.sums_bytes = round_up(4 * self.size) if self.quantizes else 0
         x, _, w, *_ = _convolution_operands(op, inputs)
         windows = Windows.of(as_conv(op).geometry(x.shape, w.shape))
         self.product = ImageProduct(backend, windows, x.shape[0], op.group, w.shape[1], w.shape[0] // op.group)
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.product.scratch_bytes + self.sums_bytes if self.size else 0
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if not self.size:
@@ -223,7 +212,15 @@ class ImageExecution(_Requantized):
             biases[:, : self.product.rows] = bias.constant.reshape(self.op.group, -1)
         self.product.record(address_of(x), Zero(0 if x_zero is None else address_of(x_zero), x.dtype), weights, biases, sums, start)
         if self.quantizes:
-            self.quantize(sums, outputs[0], 1, scales, inputs[7])
+            self._quantize(sums, outputs[0], _factors(*scales), inputs[7])
+
+    def _quantize(self, sums: int, y: DeviceTensor, factors: np.ndarray, zero: DeviceTensor) -> None:
+        """y = saturate(round(sums * factors) + zero)."""
+        zeros = self.backend.packed(("repeated", factors.size), zero.constant, lambda z: np.repeat(z.reshape(-1), factors.size))
+        record_linear(
+            self.backend, np.dtype("int32"), y.dtype, y.shape, 1 if factors.size > 1 else 0, factors.size, sums, address_of(y),
+            address_of(factors), address_of(zeros), multiply=True, keep=(factors, zeros),
+        )  # fmt: skip
 
 
 def _key(zero: DeviceTensor | None) -> bytes:

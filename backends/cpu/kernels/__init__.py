@@ -20,7 +20,8 @@ How a kernel is written:
 
 * The argument block is an int64 array: addresses, counts, byte strides. All sizes are run-time values; a parameter is what changes
   the code (dtypes, tile shapes, vector width, expressions). Fewer parameters, fewer compiles.
-* No arrays, no allocation, no exceptions, no Python objects: raw pointers, `intrinsics.alloca`, and helpers under `@inlined`.
+* No arrays, no allocation, no exceptions, no Python objects: raw pointers, `intrinsics.alloca`, and helpers under `@inlined`. numba
+  compiles a helper for this machine first: what one target alone has (a dot product) is called by the kernel itself.
   An object file may refer to libm, memcpy/memset/memmove and the team's semaphores, nothing else; the compiler checks that.
 * Nothing depends on the compiling machine: vector width, FMA and dot products come in as parameters (see `backends/cpu/target.py`).
   `fmuladd` fuses where the target can. `llvm.fma` on a target without it calls libm once per lane.

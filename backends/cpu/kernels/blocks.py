@@ -340,8 +340,23 @@ class DotRows(Block):
     flip: int
 
 
+class DotPack(Block):
+    """dot_matrix.pack: matrices of bytes → panels of words (see dot.py) and the sums of their columns."""
+
+    b: int  # matrices [depth, columns]
+    panels: int
+    panel_bytes: int
+    sums: int  # int32 per column, up to whole panels
+    depth: int
+    columns: int
+    words: int
+    batch: int
+    signed: int
+    flip: int
+
+
 class DotProduct(Block):
-    """dot.product: c = (a - zero) @ (b - its zero points) in int32."""
+    """dot_matrix.product: (a - zero) @ (b - its zero points), summed in int32 and finished (dot_finish.py), for every item of a batch."""
 
     a: int  # rows of words
     a_stride: int
@@ -350,16 +365,23 @@ class DotProduct(Block):
     column_sums: int  # int32 per column of b, up to whole panels
     column_factors: int  # int32 per column: its zero point negated; 0: all are 0
     row_sums: int  # int32 per row of a
+    bias: int  # int32 per column, up to whole panels; 0: none
     zero: int  # of a, a byte; 0: none
     signed: int  # whether a's bytes are, before a flip
     flip: int
     c: int
+    c_stride: int
     rows: int
     columns: int
     depth: int  # bytes of a row of a
     words: int
-    row_chunks: int
+    batch: int
+    items: int  # table: which item of a and which of b makes an item of the batch
+    row_chunks: int  # of an item
     panel_chunks: int
+    factors: int  # what dot_finish.py takes: floats per column, up to whole panels
+    addends: int
+    constants: int
 
 
 class DotSpread(Block):
@@ -418,6 +440,39 @@ class Reduction(Block):
     rows: int
     columns: int
     factor: int  # float32
+
+
+class TreeWalk(Block):
+    """trees.leaves: the node [rows, trees] in which each row ends in each tree."""
+
+    nodes: int  # four words each, see trees.py
+    roots: int  # int32 per tree
+    x: int
+    target: int
+    rows: int
+    trees: int
+    row_bytes: int
+
+
+class TreeScores(Block):
+    """trees.scores: what the leaves of each row vote for."""
+
+    leaves: int
+    spans: int  # per node: its first vote, and the one after its last
+    targets: int  # int32 per vote
+    weights: int  # float per vote
+    scores: int
+    voted: int  # a byte per score
+    rows: int
+    trees: int
+    count: int  # scores of a row
+    bases: int
+    base_count: int
+    names: int  # int64 per label
+    labels: int  # int64 per row: its label, or where `has_names` the label's index
+    one_target: int
+    probabilities: int
+    has_names: int
 
 
 def epilogue(activation: str, parameters: tuple[float, ...]) -> tuple[str, tuple[float, float]]:

@@ -21,13 +21,12 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import DotProduct, DotRows
-from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, load_u8, share, store_i32, store_u8
-from mnnx.backends.cpu.kernels.packing import make_copy_block
+from mnnx.backends.cpu.kernels.blocks import DotRows
+from mnnx.backends.cpu.kernels.intrinsics import inlined, load_u8, share, store_i32, store_u8
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words
 
-_product, _rows = (load_words(len(block._fields)) for block in (DotProduct, DotRows))
+_rows = load_words(len(DotRows._fields))
 
 
 #: How far ahead packed weights are asked for, in bytes: they often come from main memory.
@@ -81,8 +80,8 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
             def load(address, offset):
                 return builder.load(v.at(address, offset, v.integers), align=4)
 
-            def load_splat(address, offset):
-                return v.splat(builder.load(v.at(address, offset, I32), align=4))
+            def load_splat(address, offset, align=4):
+                return v.splat(builder.load(v.at(address, offset, I32), align=align))
 
             starts = [a if panel_rows else builder.add(a, builder.mul(a_stride, v.index(i))) for i in range(rows)]
             first = [load_splat(start, 4 * i) if panel_rows else load(start, step * j) for i in range(rows) for j in range(vectors)]
@@ -94,7 +93,7 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
                     for j in range(vectors):
                         v.prefetch(b_row, _AHEAD + step * j)
                 for i in range(rows):
-                    factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset)
+                    factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset, align=1)
                     for j in range(vectors):
                         operands = (columns[j], factor) if panel_rows else (factor, columns[j])
                         nexts.append(dot_words(v, mode, sums[i * vectors + j], *operands))
@@ -136,7 +135,7 @@ def shifted_zero(zero, signed, flip):
     return value
 
 
-def _shift(builder: ir.IRBuilder, value: ir.Value, signed: ir.Value, flip: ir.Value, mode: str) -> ir.Value:
+def shift(builder: ir.IRBuilder, value: ir.Value, signed: ir.Value, flip: ir.Value, mode: str) -> ir.Value:
     """A vector of bytes as elements of words: with the upper bit flipped, or widened to int16s."""
     if group_of(mode) == 4:
         bits = builder.trunc(builder.shl(flip, ir.Constant(I64, 7)), I8)
@@ -163,7 +162,7 @@ def make_shift_row(lanes: int, mode: str, dense: bool = True):
             def piece(width: int, index: ir.Value) -> None:
                 v = Vectors(builder, width, False)
                 value = builder.load(v.at(source, builder.mul(index, step), ir.VectorType(I8, width)), align=1)
-                value = _shift(builder, value, signed, flip, mode)
+                value = shift(builder, value, signed, flip, mode)
                 builder.store(value, v.at(target, builder.mul(index, ir.Constant(I64, size)), value.type), align=size)
 
             width = 4 * lanes if dense else 1
@@ -223,52 +222,3 @@ def make_rows(lanes, mode):
             store_i32(sums + 4 * row, sum_row(place, row_bytes // 4))
 
     return rows
-
-
-@kernel_factory("dot.product")
-def make_product(rows, vectors, lanes, mode):
-    """Argument block: DotProduct. Row chunks × panel chunks are shared out to the parts."""
-    tile, half, quarter, single = (make_dot_tile(max(1, n), vectors, lanes, mode) for n in (rows, rows // 2, rows // 4, 1))
-    half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
-    copy_block = make_copy_block(lanes)
-    edge, start_row, edge_stride = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns
-
-    def product(args, part, parts):
-        (
-            a, a_stride, b, panel_bytes, column_sums, column_factors, row_sums, zero, signed, flip, c, m, n, depth, words, row_chunks,
-            panel_chunks,
-        ) = _product(args)  # fmt: skip
-        panels, scratch, start, a_zero = (n + panel_columns - 1) // panel_columns, edge(), start_row(), shifted_zero(zero, signed, flip)
-        first_task, last_task = share(row_chunks * panel_chunks, part, parts, 1)
-        for task in range(first_task, last_task):
-            first_row, last_row = share(m, task // panel_chunks, row_chunks, rows)
-            first_panel, last_panel = share(panels, task % panel_chunks, panel_chunks, 1)
-            for panel in range(first_panel, last_panel):
-                width, column = min(panel_columns, n - panel * panel_columns), panel * panel_columns * 4
-                factors = column_factors + column if column_factors != 0 else 0
-                for j in range(0, edge_stride, 4):
-                    own = load_i32(column_sums + column + j)
-                    own += depth * load_i32(factors + j) if factors != 0 else 0
-                    store_i32(start + j, -a_zero * own)
-                row = first_row
-                while row < last_row:
-                    left = last_row - row
-                    height = rows if left >= rows else half_rows if left >= half_rows else quarter_rows if left >= quarter_rows else 1
-                    a_row, place = a + row * a_stride, c + row * n * 4 + column
-                    sums = row_sums + 4 * row if factors != 0 else 0
-                    whole = width == panel_columns
-                    target, stride = (place, 4 * n) if whole else (scratch, edge_stride)
-                    b_panel = b + panel * panel_bytes
-                    if height == rows:
-                        tile(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    elif height == half_rows:
-                        half(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    elif height == quarter_rows:
-                        quarter(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    else:
-                        single(a_row, a_stride, b_panel, words, start, sums, factors, target, stride)
-                    if not whole:
-                        copy_block(scratch, edge_stride, place, 4 * n, height, width)
-                    row += height
-
-    return product

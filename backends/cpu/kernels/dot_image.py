@@ -11,10 +11,10 @@ from numba.extending import intrinsic
 from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotSpread, Geometry
 from mnnx.backends.cpu.kernels.dot import group_of, make_dot_tile, make_shift_row, shifted_zero
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, share, store_i32, store_i64
-from mnnx.backends.cpu.kernels.packing import make_copy_block
+from mnnx.backends.cpu.kernels.packing import interleaved, make_copy_block
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
-from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words
+from mnnx.backends.cpu.kernels.vectors import I8, I16, I64, Loop, Vectors, load_words
 
 _spread, _convolution, _geometry = (load_words(len(block._fields)) for block in (DotSpread, DotConvolution, Geometry))
 
@@ -131,22 +131,13 @@ def make_pack_words(lanes: int, mode: str):
                     loaded = [builder.load(v.at(base, start, kind), align=1) for base in bases]
                     more.carry([builder.select(later, new, old) for new, old in zip(loaded, more.values, strict=True)])
                 values = more.results
-                while len(values) > 1:  # joins first and second half until one vector holds all, element by element
-                    half = len(values) // 2
-                    values = [_interleaved(builder, low, high) for low, high in zip(values[:half], values[half:], strict=True)]
-                builder.store(values[0], v.at(panel, builder.mul(loop.index, panel_stride), values[0].type), align=4)
+                joined = interleaved(builder, values)
+                builder.store(joined, v.at(panel, builder.mul(loop.index, panel_stride), joined.type), align=4)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 7), codegen
 
     return pack_words
-
-
-def _interleaved(builder: ir.IRBuilder, low: ir.Value, high: ir.Value) -> ir.Value:
-    """low[0], high[0], low[1], high[1], …"""
-    count = low.type.count
-    mask = [index for i in range(count) for index in (i, count + i)]
-    return builder.shuffle_vector(low, high, ir.Constant(ir.VectorType(I32, 2 * count), mask))
 
 
 @kernel_factory("dot_image.product")

@@ -22,6 +22,15 @@ def _pieces(builder: ir.IRBuilder, count: ir.Value, lanes: int, piece) -> None:
             piece(lanes, builder.and_(count, word(-2 * lanes)))
 
 
+def interleaved(builder: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
+    """The elements of 2ⁿ vectors as one: the first of each, the second of each, …"""
+    while len(vectors) > 1:  # joins first and second half until one vector holds all
+        count, half = vectors[0].type.count, len(vectors) // 2
+        mask = ir.Constant(ir.VectorType(I32, 2 * count), [index for i in range(count) for index in (i, count + i)])
+        vectors = [builder.shuffle_vector(low, high, mask) for low, high in zip(vectors[:half], vectors[half:], strict=True)]
+    return vectors[0]
+
+
 @functools.cache
 def make_copy(lanes: int, stride: int):
     """An intrinsic copy(source, target, count): target[i] = source[i * stride] for i < count, stride 1 or 2, count > 0.

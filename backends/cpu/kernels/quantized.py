@@ -21,7 +21,7 @@ def _integers(dtype: str, lanes: int) -> ir.VectorType:
     return ir.VectorType(ir.IntType(8 * np.dtype(dtype).itemsize), lanes)
 
 
-def _elements(builder: ir.IRBuilder, count: ir.Value, lanes: int, emit) -> None:
+def elements(builder: ir.IRBuilder, count: ir.Value, lanes: int, emit) -> None:
     """emit(v, index) for whole vectors of elements from 0 on, then for single ones up to `count`."""
     done = ir.Constant(I64, 0)
     for width in (lanes, 1):
@@ -43,7 +43,7 @@ def _read_integers(v: Vectors, dtype: str, address: ir.Value, index: ir.Value, s
     return (v.builder.zext if dtype.startswith("u") else v.builder.sext)(value, v.integers)
 
 
-def _quantized(v: Vectors, dtype: str, real: ir.Value, zero: ir.Value) -> ir.Value:
+def quantized(v: Vectors, dtype: str, real: ir.Value, zero: ir.Value) -> ir.Value:
     """saturate(round_to_even(real) + zero) in an integer dtype of 8 or 16 bits; NaN becomes the lowest value. `zero`: floats."""
     builder, info = v.builder, np.iinfo(dtype)
     low, high = builder.fsub(v.constant(info.min), zero), builder.fsub(v.constant(info.max), zero)
@@ -53,7 +53,7 @@ def _quantized(v: Vectors, dtype: str, real: ir.Value, zero: ir.Value) -> ir.Val
     return builder.trunc(builder.fptosi(rounded, v.integers), _integers(dtype, v.lanes))
 
 
-def _write(v: Vectors, dtype: str, value: ir.Value, address: ir.Value, index: ir.Value) -> None:
+def write(v: Vectors, dtype: str, value: ir.Value, address: ir.Value, index: ir.Value) -> None:
     size = np.dtype(dtype).itemsize
     v.builder.store(value, v.at(address, v.builder.mul(index, v.index(size)), value.type), align=size)
 
@@ -89,9 +89,9 @@ def _make_span(lanes: int, source: str, target: str, per_element: bool, has_zero
                 else:
                     values = builder.sitofp(_read_integers(v, source, x, index), v.type)
                 real = builder.fmul(values, scales) if multiply else builder.fdiv(values, scales)
-                _write(v, target, _quantized(v, target, real, builder.sitofp(zeros, v.type)), y, index)
+                write(v, target, quantized(v, target, real, builder.sitofp(zeros, v.type)), y, index)
 
-            _elements(builder, count, lanes, emit)
+            elements(builder, count, lanes, emit)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 5), codegen
@@ -162,7 +162,7 @@ def _round_to_byte(typing, real):
 
     def codegen(context, builder, signature, arguments):
         v = Vectors(builder, 1, False)
-        value = _quantized(v, "uint8", v.splat(arguments[0]), v.constant(0))
+        value = quantized(v, "uint8", v.splat(arguments[0]), v.constant(0))
         return builder.extract_element(value, v.index(0))
 
     return types.uint8(types.float32), codegen
@@ -216,9 +216,9 @@ def make_truncate(lanes):
 
             def emit(v: Vectors, index: ir.Value) -> None:
                 values = builder.fptosi(v.load(x, builder.shl(index, v.index(2))), v.integers)
-                _write(v, "int32", values, y, index)
+                write(v, "int32", values, y, index)
 
-            _elements(builder, count, lanes, emit)
+            elements(builder, count, lanes, emit)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), codegen

@@ -7,6 +7,7 @@ from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.backend import CpuBackend
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.interpreter.config import ScheduleConfig
+from mnnx.schema.dtypes import STRING
 from mnnx.schema.ops.base import Op, Spec
 
 
@@ -43,7 +44,8 @@ class Native:
         execution.on_resize(tensors, self.outputs, self.scratch)
 
     def tensor(self, spec: Spec) -> DeviceTensor:
-        return DeviceTensor("", spec, self.backend, self.backend.allocate(spec.nbytes))
+        memory = np.empty(spec.size, object) if spec.dtype == STRING else self.backend.allocate(spec.nbytes)
+        return DeviceTensor("", spec, self.backend, memory)
 
     def run(self) -> list[np.ndarray | None]:
         self.commands.submit(0, len(self.commands))

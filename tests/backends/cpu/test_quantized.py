@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from mnnx.backends.cpu.compiler import assembly
+from mnnx.backends.cpu.target import Target
+from mnnx.backends.cpu.tiling import Tiling
 from mnnx.schema.ops.quantization import (
     ConvInteger,
     DequantizeLinear,
@@ -89,6 +92,28 @@ def test_matmul_integer(a, b, a_type, b_type, zeros):
     )
     for threads in (1, 2):
         np.testing.assert_array_equal(native(MatMulInteger(), a, b, a_zero, b_zero, constants=(1, 3), threads=threads), expected)
+
+
+@pytest.mark.usefixtures("tiling")
+@pytest.mark.parametrize("b_type", BYTES)
+@pytest.mark.parametrize("a_type", BYTES)
+@pytest.mark.parametrize(
+    ("a", "b"), [((1, 5), (5, 7)), ((9, 64), (64, 96)), ((2, 17, 33), (2, 33, 50)), ((3, 1, 8, 30), (2, 30, 17)), ((5, 4, 8), (1, 8, 49))]
+)
+def test_matmul_integer_of_computed_matrices(a, b, a_type, b_type):
+    a, b, a_zero, b_zero = integers(a_type, *a), integers(b_type, *b), scalar(17, a_type), scalar(7, b_type)
+    expected = np.matmul(a.astype(np.int32) - 17, b.astype(np.int32) - 7)
+    for threads in (1, 2):
+        np.testing.assert_array_equal(native(MatMulInteger(), a, b, a_zero, b_zero, constants=(3,), threads=threads), expected)
+
+
+@pytest.mark.parametrize(("board", "instruction"), [("raspberrypi5", "sdot"), ("raspberrypi3", "smlal"), ("x86-64-v4", "vpdpbusd")])
+def test_matrices_are_packed_by_code_for_any_target(board, instruction):
+    target = Target.named(board)
+    tiling = Tiling.of(target)
+    packing = {"vectors": tiling.vectors, "lanes": tiling.lanes, "mode": tiling.dot}
+    assert instruction in assembly("dot_matrix.product", {**tiling.dot_parameters, "fma": True, "target": "uint8", "kind": None}, target)
+    assert "kernel" in assembly("dot_matrix.pack", packing, target)
 
 
 CONVOLUTIONS = [

@@ -1,0 +1,35 @@
+"""Products between DequantizeLinear and QuantizeLinear become products of integers, and data is moved while it is quantized.
+
+Quantizers of models write them as float ops between a DequantizeLinear of each operand and a QuantizeLinear of the result. Computed in
+integers the sums are exact; the result is rounded once, as the float form's would be but for the rounding of its sums.
+"""
+
+from __future__ import annotations
+
+from mnnx.converter.passes.base import RulePass
+from mnnx.converter.passes.quantized_conv import QuantizeConv
+from mnnx.converter.passes.quantized_matmul import QuantizeGemm, QuantizeMatMul
+from mnnx.converter.passes.quantized_movement import (
+    DequantizeAfterMoving,
+    QuantizeBeforeMoving,
+    QuantizedAgain,
+    ScaleBeforeMoving,
+    ShapeOfIntegers,
+)
+from mnnx.converter.passes.quantized_table import TabulateQuantized
+
+
+class QuantizedRecognition(RulePass):
+    name = "quantized-recognition"
+    level = 2
+    rules = (
+        ShapeOfIntegers(),
+        ScaleBeforeMoving(),
+        QuantizeBeforeMoving(),
+        QuantizedAgain(),
+        TabulateQuantized(),
+        DequantizeAfterMoving(),
+        QuantizeMatMul(),
+        QuantizeGemm(),
+        QuantizeConv(),
+    )

@@ -1,0 +1,148 @@
+"""What follows a QLinearMatMul goes into it: DequantizeLinear, Add, an activation and QuantizeLinear, in this order.
+
+It becomes an `mnnx::FusedQLinearMatMul`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.epilogue_fusion import activation_of, vector
+from mnnx.converter.passes.quantized_values import dequantized, quantized
+from mnnx.schema.ops.arithmetic import Add, Div, Mul
+from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
+from mnnx.schema.ops.quantization import BYTES, QLinearMatMul, QuantizeLinear
+
+_FLOAT32 = np.dtype("float32")
+#: Where inputs of a FusedQLinearMatMul stand.
+_Y_SCALE, _Y_ZERO, _ADDEND, _OUT = 6, 7, 9, 10
+
+
+def _product(value: Value | None) -> Node | None:
+    """The product that makes a value, where its result is still to be added to or quantized."""
+    product = made_by(value, FusedQLinearMatMul)
+    return product if product is not None and product.op.dequantizes and len(product.inputs) <= _OUT else None
+
+
+def _extend(graph: Graph, node: Node, product: Node, op: FusedQLinearMatMul, *inputs: Value | None) -> None:
+    """Puts the product, with more inputs, in the place of `node`."""
+    substitute(graph, node, Node(op, [*product.inputs, *inputs], node.outputs, product.name))
+    graph.remove(product)
+
+
+class FuseDequantize(Rule):
+    name = "DequantizeLinear into QLinearMatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = dequantized(node.outputs[0])
+        product = None if found is None else made_by(found.integers, QLinearMatMul, FusedQLinearMatMul)
+        if product is None or len(product.inputs) > _ADDEND or getattr(product.op, "dequantizes", False):
+            return "not the DequantizeLinear of a QLinearMatMul"
+        scale, zero = product.inputs[_Y_SCALE].constant, product.inputs[_Y_ZERO].constant
+        if scale is None or zero is None or scale.dtype != _FLOAT32 or zero.dtype not in BYTES:
+            return "the scale and zero point of the product are not a constant float32 and a constant byte"
+        if not found.per_tensor or scale.item() != found.scale.item() or zero.item() != found.zero.item():
+            return "it has other constants than the product"
+        if (product.inputs[3].rank or 0) < 2:
+            return "the right operand isn't known to be a matrix"
+        return None if only_user(found.integers, graph) is node else "the product is used elsewhere"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product = node.inputs[0].producer
+        _extend(graph, node, product, FusedQLinearMatMul(dequantizes=True))
+
+
+class FuseAddend(Rule):
+    name = "addend into QLinearMatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._find(node, graph) is not None else "not a QLinearMatMul plus a vector"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product, addend = self._find(node, graph)
+        bias = [] if len(product.inputs) == _ADDEND else [None]
+        _extend(graph, node, product, product.op, *bias, vector(addend))
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | None:
+        if not isinstance(node.op, Add):
+            return None
+        for result, addend in (node.inputs, node.inputs[::-1]):
+            product = _product(result)
+            if product is None or product.op.activation or len(product.inputs) > _ADDEND or only_user(result, graph) is not node:
+                continue
+            row = None if addend.constant is None or not addend.constant.ndim else addend.constant
+            if row is None or row.dtype != _FLOAT32 or row.ndim > (result.rank or 0):
+                continue
+            if row.size == row.shape[-1] == product.inputs[3].shape[-1]:
+                return product, addend
+        return None
+
+
+class FuseActivation(Rule):
+    name = "activation into QLinearMatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if activation_of(node) is None:
+            return "not an activation with constant parameters"
+        product = _product(node.inputs[0])
+        if product is None or product.op.activation:
+            return "not after a QLinearMatMul"
+        return None if only_user(node.inputs[0], graph) is node else "the product is used elsewhere"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product = node.inputs[0].producer
+        activation, parameters = activation_of(node)
+        _extend(graph, node, product, product.op.replace(activation=activation, activation_parameters=parameters))
+
+
+class ScaleQuantized(Rule):
+    """x * c quantized with a scale is x quantized with scale / c: where x is a product's result, that saves a pass."""
+
+    name = "factor into QuantizeLinear"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._find(node, graph) is not None else "not a QuantizeLinear of a QLinearMatMul times a positive number"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        result, factor = self._find(node, graph)
+        spent = node.inputs[0].producer
+        scale = node.inputs[1].constant / np.float32(factor)
+        node.set_input(0, result)
+        node.set_input(1, Value(f"{node.inputs[1].name}/{spent.name}", constant=scale))
+        graph.remove(spent)
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Value, float] | None:
+        scaling = made_by(node.inputs[0], Mul, Div) if quantized(node) is not None else None
+        if scaling is None or only_user(node.inputs[0], graph) is not node:
+            return None
+        for result, number in [scaling.inputs] if isinstance(scaling.op, Div) else (scaling.inputs, scaling.inputs[::-1]):
+            factor = scalar(number)
+            if _product(result) is None or factor is None or number.constant.ndim > (result.rank or 0):
+                continue
+            if 1e-6 < factor < 1e6:
+                return result, factor if isinstance(scaling.op, Mul) else 1 / factor
+        return None
+
+
+class FuseQuantize(Rule):
+    name = "QuantizeLinear into QLinearMatMul"
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if not isinstance(node.op, QuantizeLinear) or quantized(node) is None:
+            return "not a QuantizeLinear to bytes with one constant scale"
+        if _product(node.inputs[0]) is None:
+            return "not of the dequantized result of a QLinearMatMul"
+        return None if only_user(node.inputs[0], graph) is node else "the product is used elsewhere"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product = node.inputs[0].producer
+        absent = [None] * (_OUT - len(product.inputs))
+        _extend(graph, node, product, product.op, *absent, *quantized(node).parameters())
+
+
+class QuantizedEpilogue(RulePass):
+    name = "quantized-epilogue"
+    level = 2
+    rules = (FuseDequantize(), FuseAddend(), FuseActivation(), ScaleQuantized(), FuseQuantize())

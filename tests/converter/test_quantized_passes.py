@@ -1,0 +1,206 @@
+"""Float ops between DequantizeLinear and QuantizeLinear become ops of integers, with equal results; near misses are left alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import mnnx
+
+HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+_RNG = np.random.default_rng(5)
+#: Weights by name. Scales are powers of two: all sums are exact in floats, and both forms give equal bytes.
+WEIGHTS = {
+    "w": _RNG.integers(-128, 128, (8, 6)).astype(np.int8),
+    "wt": _RNG.integers(-128, 128, (6, 8)).astype(np.int8),
+    "k": _RNG.integers(-128, 128, (8, 8, 3)).astype(np.int8),
+    "narrow": _RNG.integers(-128, 128, (8, 1, 3)).astype(np.int8),
+    "b": _RNG.integers(-500, 500, 6).astype(np.int32),
+    "bk": _RNG.integers(-500, 500, 8).astype(np.int32),
+    "row": (_RNG.integers(-16, 16, 6) / 4).astype(np.float32),
+    "sx": np.float32(0.0625),
+    "sw": np.float32(0.03125),
+    "sb": np.float32(0.0625 * 0.03125),
+    "sy": np.float32(0.5),
+    "sz": np.float32(0.25),
+    "sws": np.exp2(-_RNG.integers(3, 7, 6)).astype(np.float32),
+    "zx": np.uint8(120),
+    "zw": np.int8(0),
+    "zws": np.zeros(6, np.int8),
+    "zy": np.uint8(130),
+    "half": np.float32(0.5),
+    "shape": np.array([2, 15], np.int64),
+}
+
+
+def _model(inputs: str, body: str, outputs: str) -> onnx.ModelProto:
+
+    model = onnx.parser.parse_model(f"{HEADER} agraph ({inputs}) => ({outputs}) {{ {body} }}")
+    used = {name for node in model.graph.node for name in node.input}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), n) for n, a in WEIGHTS.items() if n in used)
+    return model
+
+
+ENTER = "q = QuantizeLinear(x, sx, zx) d = DequantizeLinear(q, sx, zx) "
+WEIGHT = "dw = DequantizeLinear(w, sw, zw) "
+LEAVE = "qy = QuantizeLinear(p, sy, zy) y = DequantizeLinear(qy, sy, zy)"
+VECTOR = "float[2,5,8] x"
+
+#: name → (inputs, body, outputs, {rewrite: count}, ops that are left)
+MODELS = {
+    "MatMul": (
+        VECTOR,
+        ENTER + WEIGHT + "p = MatMul(d, dw) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,6] qy",
+        {"MatMul to QLinearMatMul": 1},
+        {"QuantizeLinear": 1, "QLinearMatMul": 1},
+    ),
+    "scales per column": (
+        VECTOR,
+        ENTER + "dw = DequantizeLinear(w, sws, zws) p = MatMul(d, dw) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,6] qy",
+        {"MatMul to QLinearMatMul": 1},
+        {"QuantizeLinear": 1, "QLinearMatMul": 1},
+    ),
+    "product of computed matrices": (
+        VECTOR + ", float[2,8,5] z",
+        ENTER + "qz = QuantizeLinear(z, sx, zx) dz = DequantizeLinear(qz, sx, zx) p = MatMul(d, dz) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,5] qy",
+        {"MatMul to QLinearMatMul": 1},
+        {"QuantizeLinear": 2, "QLinearMatMul": 1},
+    ),
+    "Gemm": (
+        "float[5,8] x",
+        ENTER + "dw = DequantizeLinear(wt, sw, zw) db = DequantizeLinear(b, sb) p = Gemm<transB = 1>(d, dw, db) " + LEAVE,
+        "float[5,6] y",
+        {"Gemm to QLinearMatMul": 1, "DequantizeLinear into QLinearMatMul": 1},
+        {"QuantizeLinear": 1, "mnnx::FusedQLinearMatMul": 1},
+    ),
+    "scales per row of a transposed matrix": (
+        "float[5,8] x",
+        ENTER + "dw = DequantizeLinear<axis = 0>(wt, sws, zws) p = Gemm<transB = 1>(d, dw) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[5,6] qy",
+        {"Gemm to QLinearMatMul": 1},
+        {"QuantizeLinear": 1, "QLinearMatMul": 1},
+    ),
+    "Conv": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(k, sw, zw) db = DequantizeLinear(bk, sb) p = Conv<pads = [1, 1]>(d, dk, db) "
+        "qy = QuantizeLinear(p, sy, zy)",
+        "uint8[1,8,9] qy",
+        {"Conv to QLinearConv": 1},
+        {"QuantizeLinear": 1, "QLinearConv": 1},
+    ),
+    "movement": (
+        VECTOR,
+        ENTER + "m = Transpose<perm = [0, 2, 1]>(d) n = Shape(m) r = Reshape(m, n) qr = QuantizeLinear(r, sx, zx) "
+        "y = DequantizeLinear(qr, sx, zx)",
+        "float[2,8,5] y",
+        {"quantized again": 1},
+        {"QuantizeLinear": 1, "Transpose": 1, "Reshape": 1, "DequantizeLinear": 1},
+    ),
+    "table": (
+        VECTOR,
+        ENTER + "t = Tanh(d) m = Mul(t, half) n = Transpose<perm = [0, 2, 1]>(m) qy = QuantizeLinear(n, sw, zy)",
+        "uint8[2,8,5] qy",
+        {"table of bytes": 1, "quantized before it is moved": 1},
+        {"QuantizeLinear": 1, "mnnx::ByteTable": 1, "Transpose": 1},
+    ),
+    "epilogue": (
+        VECTOR,
+        ENTER + WEIGHT + "p = MatMul(d, dw) q1 = QuantizeLinear(p, sy, zy) d1 = DequantizeLinear(q1, sy, zy) a = Add(row, d1) "
+        "r = Relu(a) qy = QuantizeLinear(r, sz, zy)",
+        "uint8[2,5,6] qy",
+        {
+            "DequantizeLinear into QLinearMatMul": 1,
+            "addend into QLinearMatMul": 1,
+            "activation into QLinearMatMul": 1,
+            "QuantizeLinear into QLinearMatMul": 1,
+        },
+        {"QuantizeLinear": 1, "mnnx::FusedQLinearMatMul": 1},
+    ),
+    "factor after movement": (
+        VECTOR,
+        ENTER + WEIGHT + "p = MatMul(d, dw) q1 = QuantizeLinear(p, sy, zy) d1 = DequantizeLinear(q1, sy, zy) a = Add(d1, row) "
+        "t = Transpose<perm = [0, 2, 1]>(a) m = Mul(t, half) qy = QuantizeLinear(m, sz, zy)",
+        "uint8[2,6,5] qy",
+        {"scaled before it is moved": 1, "factor into QuantizeLinear": 1, "QuantizeLinear into QLinearMatMul": 1},
+        {"QuantizeLinear": 1, "mnnx::FusedQLinearMatMul": 1, "Transpose": 1},
+    ),
+}
+
+
+def _feed(model: onnx.ModelProto) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(3)
+    return {i.name: rng.uniform(-9, 9, [d.dim_value for d in i.type.tensor_type.shape.dim]).astype(np.float32) for i in model.graph.input}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_rule_fires_and_keeps_every_value(name: str, tmp_path: Path) -> None:
+    inputs, body, outputs, rewrites, left = MODELS[name]
+    model = _model(inputs, body, outputs)
+    report = mnnx.convert(model, tmp_path / "model.mnnx")
+    done: Counter[str] = Counter()
+    for result in report.passes:
+        done.update(result.counts)
+    assert {rule: done[rule] for rule in rewrites} == rewrites
+    assert dict(report.ops_after) == left
+    feed = _feed(model)
+    (wanted,) = ReferenceEvaluator(model).run(None, feed)
+    with mnnx.Interpreter.from_file(tmp_path / "model.mnnx") as interpreter, interpreter.create_session() as session:
+        (got,) = session.run(feed).values()
+    np.testing.assert_array_equal(got, wanted)
+
+
+#: name → (inputs, body, outputs, an op that must stay)
+LEFT_ALONE = {
+    "a product that is an output": (VECTOR, ENTER + WEIGHT + "p = MatMul(d, dw) " + LEAVE, "float[2,5,6] p, float[2,5,6] y", "MatMul"),
+    "a product that is quantized twice": (
+        VECTOR,
+        ENTER + WEIGHT + "p = MatMul(d, dw) qy = QuantizeLinear(p, sy, zy) qz = QuantizeLinear(p, sz, zy)",
+        "uint8[2,5,6] qy, uint8[2,5,6] qz",
+        "MatMul",
+    ),
+    "a bias in other units": (
+        "float[5,8] x",
+        ENTER + WEIGHT + "db = DequantizeLinear(b, sy) p = Gemm(d, dw, db) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[5,6] qy",
+        "Gemm",
+    ),
+    "a convolution of single channels": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(narrow, sw, zw) p = Conv<group = 8>(d, dk) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[1,8,7] qy",
+        "Conv",
+    ),
+    "scales that are computed": (
+        VECTOR + ", float s",
+        "q = QuantizeLinear(x, s, zx) d = DequantizeLinear(q, s, zx) " + WEIGHT + "p = MatMul(d, dw) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,6] qy",
+        "MatMul",
+    ),
+    "another scale": (
+        VECTOR,
+        ENTER + "qy = QuantizeLinear(d, sx, zy)",
+        "uint8[2,5,8] qy",
+        "mnnx::ByteTable",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
+    inputs, body, outputs, stays = LEFT_ALONE[name]
+    model = _model(inputs, body, outputs)
+    report = mnnx.convert(model, tmp_path / "model.mnnx")
+    assert stays in dict(report.ops_after)
+    feed = {k: np.float32(0.5) if v.shape == () else v for k, v in _feed(model).items()}
+    wanted = ReferenceEvaluator(model).run(None, feed)
+    with mnnx.Interpreter.from_file(tmp_path / "model.mnnx") as interpreter, interpreter.create_session() as session:
+        for got, array in zip(session.run(feed).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, array, rtol=1e-5, atol=1e-5)
