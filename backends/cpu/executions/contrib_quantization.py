@@ -9,7 +9,8 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.dot import MatrixProduct, Weights, Zero
+from mnnx.backends.cpu.executions.dot import Weights, Zero
+from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.executions.quantization import record_linear
 from mnnx.backends.cpu.executions.recurrent import RecurrentExecution
@@ -47,7 +48,9 @@ class DynamicLSTMExecution(RecurrentExecution):
         super().__init__(op, backend, [x, *real])
         self.size = x.size
         self.parts = max(1, min(x.size, backend.chunks(x.size / 8)))
-        self.product = MatrixProduct(backend, self.batch * self.steps, self.inputs, self.gates.columns)
+        rows = Spec(_UINT8, (self.batch * self.steps, self.inputs))
+        columns = Spec.of(np.broadcast_to(np.zeros(1, w.dtype), (self.inputs, self.gates.columns)))  # constant ones, of these sizes
+        self.product = MatrixProduct(backend, rows, columns, self._per_unit(inputs[9].value).reshape(-1))
         self.words_bytes = round_up(max(4 * self.depth, self.state_bytes // 4 * self.tiling.element_size))
         self.slot_bytes = round_up(8 + 4 * self.batch) + self.batch * self.words_bytes
 
@@ -76,10 +79,12 @@ class DynamicLSTMExecution(RecurrentExecution):
 
         def pack(a: np.ndarray) -> Weights:
             columns = self.gates.spread(a.swapaxes(1, 2)).reshape(self.gates.columns, self.inputs)
-            return self.product.pack(columns.T, self._per_unit(self.w_zero).reshape(-1))
+            return self.product.pack(columns.T)
 
-        weights = self.backend.packed(self._key("w", self.w_zero), w.constant, pack)
-        self.product.record(quantized, Zero(zero, _UINT8), weights, gates, quantized + round_up(self.size))
+        weights = Weights(*self.backend.packed(self._key("w"), w.constant, pack))
+        panels, sums = address_of(weights.panels), address_of(weights.sums)
+        finish, scratch = Finish(np.dtype("int32")), quantized + round_up(self.size)
+        self.product.record_packed(quantized, Zero(zero, _UINT8), panels, sums, gates, scratch, finish, None, weights)
 
     def _recurrent_part(self, w: DeviceTensor, r: DeviceTensor, b: DeviceTensor | None) -> tuple[np.ndarray, np.ndarray]:
         bias = None if b is None else b.constant

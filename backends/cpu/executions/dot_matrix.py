@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,12 @@ from mnnx.backends.cpu.kernels.blocks import DotPack, DotProduct, DotRows
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
+from mnnx.schema.records import Row
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
 
 
-class Finish(NamedTuple):
+class Finish(Row):
     """What becomes of the sums, as kernels/dot_finish.py has it; factors and addends are scalars or one per column."""
 
     target: np.dtype
@@ -97,21 +98,27 @@ class MatrixProduct:
     ) -> None:
         """Records the units; `scratch` is an address, `bias` int32 per column."""
         left = Zero(0 if zero is None else address_of(zero), a.dtype)
-        signed, flip = a.dtype == np.int8, self.tiling.flip(a.dtype)
-        rows, row_sums = address_of(a), 0
-        if not self.in_place:
-            rows, row_sums = scratch, scratch + self.rows_bytes
-            block = DotRows(address_of(a), rows, row_sums, self.a_rows, self.depth, self.row_bytes, signed, flip)
-            chunks = min(self.a_rows, self.backend.chunks(self.a_rows * self.words / 4))
-            self.backend.commands.record(kernel("dot.rows", lanes=self.tiling.lanes, mode=self.tiling.dot), arguments(*block), chunks)
-        start = scratch + self.rows_bytes + self.row_sums_bytes
         if b.constant is None:
-            panels, column_sums, keep = start, start + self.panels_bytes, None
-            self._record_packing(b, panels, column_sums)
+            panels = scratch + self.rows_bytes + self.row_sums_bytes
+            sums, keep = panels + self.panels_bytes, None
+            self._record_packing(b, panels, sums)
         else:
             keep = Weights(*self.backend.packed(("dot product", self.tiling.dot, self.tiling.columns), b.constant, self.pack))
-            panels, column_sums = address_of(keep.panels), address_of(keep.sums)
-        self._record_product(left, signed, flip, rows, row_sums, panels, column_sums, c, finish, bias, keep)
+            panels, sums = address_of(keep.panels), address_of(keep.sums)
+        self.record_packed(address_of(a), left, panels, sums, address_of(c), scratch, finish, bias, keep)
+
+    def record_packed(
+        self, a: int, zero: Zero, panels: int, sums: int, c: int, scratch: int, finish: Finish, bias: np.ndarray | None, keep: Any
+    ) -> None:  # fmt: skip
+        """The same for a packed b, whose panels and columns' sums `keep` keeps; a, panels, sums, c and scratch are addresses."""
+        signed, flip = zero.dtype == np.int8, self.tiling.flip(zero.dtype)
+        rows, row_sums = a, 0
+        if not self.in_place:
+            rows, row_sums = scratch, scratch + self.rows_bytes
+            block = DotRows(a, rows, row_sums, self.a_rows, self.depth, self.row_bytes, signed, flip)
+            chunks = min(self.a_rows, self.backend.chunks(self.a_rows * self.words / 4))
+            self.backend.commands.record(kernel("dot.rows", lanes=self.tiling.lanes, mode=self.tiling.dot), arguments(*block), chunks)
+        self._record_product(zero, signed, flip, rows, row_sums, panels, sums, c, finish, bias, keep)
 
     def _record_packing(self, b: DeviceTensor, panels: int, sums: int) -> None:
         tiling, unsigned = self.tiling, b.dtype == np.uint8
@@ -124,8 +131,8 @@ class MatrixProduct:
         self.backend.commands.record(pack, arguments(*block), chunks)
 
     def _record_product(
-        self, zero: Zero, signed: bool, flip: bool, rows: int, row_sums: int, panels: int, column_sums: int, c: DeviceTensor,
-        finish: Finish, bias: np.ndarray | None, weights: Weights | None,
+        self, zero: Zero, signed: bool, flip: bool, rows: int, row_sums: int, panels: int, column_sums: int, c: int,
+        finish: Finish, bias: np.ndarray | None, weights: Any,
     ) -> None:  # fmt: skip
         backend, tiling = self.backend, self.tiling
         batch = np.broadcast_shapes(self.a_batch, self.b_batch)
@@ -149,7 +156,7 @@ class MatrixProduct:
             zero=zero.address,
             signed=signed,
             flip=flip,
-            c=address_of(c),
+            c=c,
             c_stride=self.columns * finish.target.itemsize,
             rows=self.rows,
             columns=self.columns,

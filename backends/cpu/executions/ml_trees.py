@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
@@ -14,6 +12,7 @@ from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import TreeScores, TreeWalk
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.ml_trees import LEAF, MODES, TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor, rows_of
+from mnnx.schema.records import Row
 
 _FLOAT32 = np.dtype("float32")
 #: By mode, which outcomes of a comparison let it hold: below 1, equal 2, above 4, unordered 8.
@@ -25,7 +24,7 @@ _FEATURES = 1 << 27
 _DEPTH = 64
 
 
-class Forest(NamedTuple):
+class Forest(Row):
     """nodes [n, 4] and spans [n, 2] int32, as kernels/trees.py reads them; what the votes are; the one mode of all nodes, or mixed."""
 
     nodes: np.ndarray
