@@ -16,6 +16,7 @@ from mnnx.backends.cpu.executions.recurrent import RecurrentExecution
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Recurrent, RecurrentBytes
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.hashing import blake2b
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.contrib_quantization import DynamicQuantizeLSTM
 
@@ -78,7 +79,7 @@ class DynamicLSTMExecution(RecurrentExecution):
             columns = self.gates.spread(a.swapaxes(1, 2)).reshape(self.gates.columns, self.inputs)
             return self.product.pack(columns.T, self._per_unit(self.w_zero).reshape(-1))
 
-        weights = self.backend.packed(self._key("w", self.w_zero), w.constant, pack)
+        weights = Weights(*self.backend.packed(self._key("w", self.w_zero), w.constant, pack))
         self.product.record(quantized, Zero(zero, _UINT8), weights, gates, quantized + round_up(self.size))
 
     def _recurrent_part(self, w: DeviceTensor, r: DeviceTensor, b: DeviceTensor | None) -> tuple[np.ndarray, np.ndarray]:
@@ -111,7 +112,8 @@ class DynamicLSTMExecution(RecurrentExecution):
         return self.gates.spread(whole)
 
     def _key(self, name: str, *arrays: np.ndarray) -> tuple:
-        return ("quantized LSTM", name, self.tiling.columns, self.tiling.dot, *self.gates, *(a.tobytes() for a in arrays))
+        digest = blake2b(b"".join(array.tobytes() for array in arrays), digest_size=16).hexdigest()
+        return ("quantized LSTM", name, self.tiling.columns, self.tiling.dot, *self.gates, digest)
 
     def _x_scale(self, spare: int) -> int:
         """The address of x's scale in working memory."""
