@@ -40,7 +40,7 @@ def converted(path: Path, seed: int = 0) -> Path:
     return path
 
 
-def results(path: Path) -> tuple[dict[str, np.ndarray], int]:
+def results(path: Path, shape: tuple[int, ...] = (1, 32, 12, 12)) -> tuple[dict[str, np.ndarray], int]:
     """What a session computes, and how many weights it packed."""
     packed = []
     original = SharedWeights.get
@@ -51,7 +51,7 @@ def results(path: Path) -> tuple[dict[str, np.ndarray], int]:
     SharedWeights.get = counting
     try:
         with mnnx.Interpreter.from_file(path) as interpreter, interpreter.create_session() as session:
-            x = np.random.default_rng(5).standard_normal((1, 32, 12, 12)).astype(np.float32)
+            x = np.random.default_rng(5).standard_normal(shape).astype(np.float32)
             return session.run({"x": x}), len(packed)
     finally:
         SharedWeights.get = original
@@ -143,3 +143,24 @@ def test_files_are_told_apart_by_their_weights(model: Path, tmp_path: Path) -> N
             prints.add(interpreter.model.fingerprint)
     assert len(prints) == 2
     assert "" not in prints
+
+
+def test_recurrent_weights_are_packed_once(tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(3), tmp_path / "recurrent.mnnx"
+    text = """<ir_version: 8, opset_import: ["": 14, "com.microsoft": 1]> g (float[4, 1, 32] x) => (y, h) {
+        y = LSTM <hidden_size = 40> (x, w, r)
+        h = com.microsoft.DynamicQuantizeLSTM <hidden_size = 40> (x, v, q, , , , , , s, z, s, z)
+    }"""
+    model = onnx.parser.parse_model(text)
+    for name, shape in {"w": (1, 160, 32), "r": (1, 160, 40)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.standard_normal(shape).astype(np.float32), name))
+    for name, shape in {"v": (1, 32, 160), "q": (1, 40, 160), "z": (1,)}.items():
+        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.integers(-9, 9, shape).astype(np.int8), name))
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([0.01], np.float32), "s"))
+    mnnx.convert(model, path)
+
+    wanted, before = results(path, (4, 1, 32))
+    plan(path, Target.host(), NO_OPTIONS, prepared.beside_model(path, "here"))
+    got, after = results(path, (4, 1, 32))
+    assert after <= before - 4  # w and r of both
+    assert same(got, wanted)
