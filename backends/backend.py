@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,10 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.records import Row
+
+if TYPE_CHECKING:
+    from mnnx.backends.tuning import Tuner
+    from mnnx.backends.tuning_file import Device
 
 Specs = Sequence[Spec | None]
 Tensors = Sequence[DeviceTensor | None]
@@ -173,6 +177,13 @@ class Backend(ABC):
     block_width: int = 0
     #: Kernels that this process compiled for it, because no cache or bundle had them.
     kernels_compiled: int = 0
+    #: Chooses between candidates by times, measured or read from a cache file; None: the cost model chooses.
+    tuner: Tuner | None = None
+
+    @property
+    def tuning_device(self) -> Device:
+        """What measured times hold for; of a backend that asks its `tuner`."""
+        raise NotImplementedError(f"the backend {self.name} doesn't tune")
 
     @abstractmethod
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:

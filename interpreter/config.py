@@ -11,6 +11,7 @@ from mnnx.errors import InputError
 from mnnx.interpreter.checks import is_one_of, names
 
 _LEVELS = ("low", "normal", "high")
+_MOST_TUNE_SECONDS = 86400
 
 
 class _Config:
@@ -85,7 +86,8 @@ class ScheduleConfig(_Config):
 
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
     may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
-    inside the model to keep as outputs.
+    inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by measuring, where the interpreter's cache file
+    doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
     """
 
     def __init__(
@@ -97,6 +99,8 @@ class ScheduleConfig(_Config):
         cpu_ids: Sequence[int] = (),
         limits: Limits | None = None,
         save_tensors: Sequence[str] = (),
+        tune: bool = False,
+        tune_seconds: float = 10.0,
     ):
         super().__init__(
             backend=backend,
@@ -106,12 +110,20 @@ class ScheduleConfig(_Config):
             cpu_ids=_cpu_ids(cpu_ids),
             limits=Limits() if limits is None else limits,
             save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
+            tune=tune,
+            tune_seconds=tune_seconds,
         )
         for name in ("backend", "backup"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")
         if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
             raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
+        if not isinstance(tune, bool):
+            raise InputError(f"ScheduleConfig.tune must be True or False; it is {tune!r}")
+        if not isinstance(tune_seconds, int | float) or isinstance(tune_seconds, bool) or not 0 < tune_seconds <= _MOST_TUNE_SECONDS:
+            raise InputError(
+                f"ScheduleConfig.tune_seconds must be a number of seconds, at most {_MOST_TUNE_SECONDS}; it is {tune_seconds!r}"
+            )
         if not isinstance(self.backend_config, BackendConfig):
             raise InputError(f"ScheduleConfig.backend_config must be a BackendConfig; it is {backend_config!r}")
         if not isinstance(self.limits, Limits):

@@ -6,7 +6,7 @@ import os
 import threading
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from mnnx.backends.backend import create_backend
 from mnnx.errors import InputError, SessionStateError
@@ -16,6 +16,10 @@ from mnnx.interpreter.runtime import LoadedModel, Runtime
 from mnnx.interpreter.session import Session
 from mnnx.schema.model import Model
 from mnnx.schema.reader import read_model, read_model_bytes
+
+if TYPE_CHECKING:
+    from mnnx.backends.tuning import Tuner
+    from mnnx.backends.tuning_file import TuningFile
 
 _OPEN: weakref.WeakValueDictionary[tuple, LoadedModel] = weakref.WeakValueDictionary()
 _OPEN_LOCK = threading.Lock()
@@ -28,6 +32,7 @@ class Interpreter(PyMnnInterpreter):
         """As `from_file`."""
         self._loaded: LoadedModel | None = loaded if loaded is not None else _open(path)
         self._sessions: weakref.WeakSet[Session] = weakref.WeakSet()
+        self._cache_file: TuningFile | None = None
 
     @classmethod
     def from_file(cls, path: str | os.PathLike) -> Interpreter:
@@ -59,13 +64,42 @@ class Interpreter(PyMnnInterpreter):
         try:
             for name in dict.fromkeys([config.backend, config.backup]):
                 backends.append(create_backend(name, config, loaded.weights))
-            session = Session(self, loaded, Runtime(backends, config.limits, loaded.constants), config)
+            tuner = self._tuner(config, loaded)
+            for backend in backends:
+                backend.tuner = tuner
+            session = Session(self, loaded, Runtime(backends, config.limits, loaded.constants, tuner), config)
         except BaseException:
             for backend in backends:
                 backend.release()
             raise
         self._sessions.add(session)
         return session
+
+    def set_cache_file(self, path: str | os.PathLike | None) -> None:
+        """Lets the sessions created from now on look up in this file what was measured before (see docs/performance.md), and add to it
+        what they measure; None: in no file. It need not exist. A file that can't be used gives one warning in the log."""
+        if path is None:
+            self._cache_file = None
+            return
+        from mnnx.backends.tuning_file import TuningFile
+
+        try:
+            self._cache_file = TuningFile(path)
+        except (TypeError, ValueError) as error:
+            raise InputError(f"set_cache_file wants a path (a str or os.PathLike), got {path!r}") from error
+
+    def update_cache_file(self, session: Session) -> None:
+        """Adds the times that a session goes by to the present cache file, if there is one. (What a session measures goes to the file that
+        was set when it was created, without this.)"""
+        if self._cache_file is not None:
+            session.write_tuning(self._cache_file)
+
+    def _tuner(self, config: ScheduleConfig, loaded: LoadedModel) -> Tuner | None:
+        if not config.tune and self._cache_file is None:
+            return None
+        from mnnx.backends.tuning import Tuner
+
+        return Tuner(self._cache_file, config.tune_seconds if config.tune else 0, loaded.weight_bytes)
 
     def release(self) -> None:
         """Releases all sessions, and the model."""

@@ -12,7 +12,6 @@ from mnnx.interpreter.checks import is_one_of
 from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 from mnnx.interpreter.tensor import SessionTensor, Tensor
 from mnnx.interpreter.unit import OperatorInfo
-from mnnx.schema.log import log
 from mnnx.schema.model import Value
 
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 _FORWARD_TYPES = {0: "cpu", 1: "metal", 2: "cuda", 3: "opencl", 6: "opengl", 7: "vulkan", 8: "hiai", 9: "trt"}
 _LEVELS = {0: "normal", 1: "high", 2: "low", "normal": "normal", "high": "high", "low": "low"}
 _PRECISIONS = _LEVELS | {3: "low", "lowBF": "low"}
-_KEYS = ("backend", "numThread", "precision", "memory", "power", "saveTensors")
+_KEYS = ("backend", "numThread", "precision", "memory", "power", "saveTensors", "tune")
 _SESSION_MODES = range(10)
 _MEMORY, _FLOPS, _BACKENDS, _RESIZE_STATUS, _THREADS = range(5)
 
@@ -34,6 +33,8 @@ class PyMnnInterpreter:
 
     create_session: Callable[[ScheduleConfig], Session]
     release: Callable[[], None]
+    set_cache_file: Callable[[str], None]
+    update_cache_file: Callable[[Session], None]
 
     @staticmethod
     def createRuntime(configs: Sequence[Mapping[str, Any]]) -> tuple[ScheduleConfig, tuple[bool, ...]]:
@@ -47,7 +48,7 @@ class PyMnnInterpreter:
         return schedule_config(configs[0]), tuple(index == 0 for index in range(len(configs)))
 
     def createSession(self, config: Mapping[str, Any] | None = None, runtime: ScheduleConfig | None = None) -> Session:
-        """config: backend, numThread, precision, memory, power, saveTensors. Raises InputError for any other key.
+        """config: backend, numThread, precision, memory, power, saveTensors, and mnnx's own: tune. Raises InputError for any other key.
 
         runtime: what `createRuntime` gave first; it takes the place of the config.
         """
@@ -115,11 +116,12 @@ class PyMnnInterpreter:
         raise InputError(f"getSessionInfo knows the codes 0 … 4, not {code!r}")
 
     def setCacheFile(self, path: str) -> None:
-        """Writes nothing to `path`: compiled kernels are cached for all models in one folder (MNNX_CACHE_DIR, see docs/pymnn.md)."""
-        log().info("setCacheFile(%r): kernels are cached in the folder that MNNX_CACHE_DIR names, no file per model is written", path)
+        """The same as `set_cache_file`. Kernels are not in it: they are cached for all models in one folder (docs/pymnn.md)."""
+        self.set_cache_file(path)
 
     def updateCacheFile(self, session: Session, flag: int = 0) -> int:
-        """0: a kernel is in the cache as soon as it has been compiled."""
+        """The same as `update_cache_file`; 0, also where no file was set."""
+        self.update_cache_file(_checked(session))
         return 0
 
     def setSessionMode(self, mode: int) -> None:
@@ -162,6 +164,7 @@ def schedule_config(config: Mapping[str, Any]) -> ScheduleConfig:
             power=_level(config, "power", "normal", _LEVELS),
         ),
         save_tensors=tuple(saved),
+        tune=config.get("tune", False),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,6 +18,9 @@ from mnnx.interpreter.config import Limits
 from mnnx.interpreter.faults import blaming
 from mnnx.schema.model import Graph, Model, Node, Value
 from mnnx.schema.ops.base import Op
+
+if TYPE_CHECKING:
+    from mnnx.backends.tuning import Tuner
 
 
 def evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -63,11 +66,13 @@ ITERATIONS_PER_PLAN, LEAST_PLANS = 32, 1024
 class Runtime:
     """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share.
 
-    `iterations` counts those of all loops of a run, `plans` what was planned in it, `collected_bytes` what was put into sequences.
+    `tuner`: what the backends' choices go by beside estimates. `iterations` counts those of all loops of a run, `plans` what was planned
+    in it, `collected_bytes` what was put into sequences.
     """
 
-    def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants):
+    def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants, tuner: Tuner | None = None):
         self.backends = backends
+        self.tuner = tuner
         self.limits = limits
         self._constants = constants
         self.start_run()

@@ -22,6 +22,7 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
 
 if TYPE_CHECKING:
+    from mnnx.backends.tuning_file import TuningFile
     from mnnx.interpreter.interpreter import Interpreter
 
 NO_ERROR = 0
@@ -101,6 +102,7 @@ class Session:
             fresh[name] = value.copy() if is_array else copied(value)
             if is_array and name in self.outputs:
                 self.outputs[name].note_shape(value.shape)
+        self._save_tuning()
         return fresh
 
     def _feed(self, feed: Mapping[str, Any] | None) -> list[Any]:
@@ -178,10 +180,22 @@ class Session:
             return
         runner = self._runner(None)
         plan = runner.prepare([Spec(t.dtype, t.shape) for t in tensors])
+        self._save_tuning()
         self._last = runner
         for index, tensor in zip(self._wanted, self.outputs.values(), strict=True):
             spec = plan.specs.get(index)
             tensor.note_shape(spec.shape if spec else None)
+
+    # ---- tuning
+    def _save_tuning(self) -> None:
+        if self._runtime.tuner is not None:
+            self._runtime.tuner.save()
+
+    def write_tuning(self, file: TuningFile) -> None:
+        """Adds the times that this session's choices go by to a file."""
+        with self._exclusive():
+            if self._runtime.tuner is not None:
+                self._runtime.tuner.write(file)
 
     # ---- telling
     def placement(self) -> list[Placement]:
@@ -191,6 +205,9 @@ class Session:
     def info(self) -> dict[str, Any]:
         """memory_mb, arena_bytes, arena_lower_bound_bytes, weight_bytes, flops, num_threads, backends, kernels_compiled of the last run.
 
+        tuned: problems (ops of the same kind and shapes) that this session measured; tuned_from_cache: those that it found in the cache
+        file.
+
         complete: whether all ops are counted. Before a run that is not so where shapes depend on data: what comes after the first such
         op is planned when the model runs. Bodies of Loop and Scan, and of an If whose condition depends on data, are never counted in
         arena_bytes and flops.
@@ -198,7 +215,8 @@ class Session:
         trail = self._trail() if self._last else []
         arena = sum(plan.memory.arena_bytes for plan in trail)
         weights = self._loaded.weight_bytes
-        backends = self._check_alive().backends
+        runtime = self._check_alive()
+        backends, tuner = runtime.backends, runtime.tuner
         return {
             "memory_mb": (arena + weights) / 2**20,
             "arena_bytes": arena,
@@ -209,6 +227,8 @@ class Session:
             "num_threads": max(b.threads for b in backends),
             "backends": [b.name for b in backends],
             "kernels_compiled": sum(b.kernels_compiled for b in backends),
+            "tuned": tuner.measured if tuner else 0,
+            "tuned_from_cache": tuner.from_file if tuner else 0,
         }
 
     @property

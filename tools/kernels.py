@@ -35,9 +35,17 @@ def command() -> None:
 @click.option("--common", is_flag=True, help="Add the kernels that networks commonly need; so it is without MODELS.")
 @click.option("--weights/--no-weights", default=True, show_default=True, help="Pack the models' weights too.")
 @feed_options
+@click.option("--cache-file", metavar="FILE", help="Add what sessions need that go by the times in this file (see mnnx run --tune).")
 @click.option("--quiet", is_flag=True, help="Print nothing.")
 def build_command(
-    models: tuple[str, ...], targets: tuple[str, ...], output: str | None, common: bool, weights: bool, feeds: FeedOptions, quiet: bool
+    models: tuple[str, ...],
+    targets: tuple[str, ...],
+    output: str | None,
+    common: bool,
+    weights: bool,
+    feeds: FeedOptions,
+    cache_file: str | None,
+    quiet: bool,
 ) -> None:
     """Make one bundle per target: a shared library with exactly the kernels that MODELS (.mnnx, or .onnx) need for the given input shapes.
 
@@ -57,7 +65,7 @@ def build_command(
             with mnnx_file(model) as file:
                 path = prepared.beside_model(Path(model), name)
                 path = path if output is None else Path(output) / path.name
-                kernels, nbytes = plan(file, target, feeds, path if weights and Path(model).suffix == ".mnnx" else None)
+                kernels, nbytes = plan(file, target, feeds, path if weights and Path(model).suffix == ".mnnx" else None, cache_file)
                 found |= kernels
                 if nbytes and not quiet:
                     click.echo(f"{path}: packed weights, {size(nbytes)}")
@@ -150,8 +158,10 @@ def clear_command() -> None:
     click.echo(f"removed {size(nbytes)} from {kernel_cache.default_folder()}")
 
 
-def plan(file: Path, target: Target, feeds: FeedOptions, packed: Path | None = None) -> tuple[dict[Kernel, None], int]:
-    """The kernels that sessions on an .mnnx file ask for on a machine, whatever their number of threads.
+def plan(
+    file: Path, target: Target, feeds: FeedOptions, packed: Path | None = None, cache_file: str | None = None
+) -> tuple[dict[Kernel, None], int]:
+    """The kernels that sessions on an .mnnx file ask for on a machine, whatever their number of threads; with and without a cache file.
 
     Writes the weights as they pack them to the file `packed`; returns its size too.
     """
@@ -163,11 +173,12 @@ def plan(file: Path, target: Target, feeds: FeedOptions, packed: Path | None = N
     found: dict[Kernel, None] = {}
     weights = SharedWeights()
     with mnnx.Interpreter.from_file(file) as interpreter:
-        for variant, threads in itertools.product(target.variants, _THREADS):
+        for variant, threads, times in itertools.product(target.variants, _THREADS, {None, cache_file}):
 
             def recording(config, shared, target=variant) -> RecordingBackend:
                 return RecordingBackend(config, weights, target, found)
 
+            interpreter.set_cache_file(times)
             config = mnnx.ScheduleConfig(backend="cpu-recording", backup="cpu-recording", num_threads=threads)
             with temporary_backend("cpu-recording", recording), interpreter.create_session(config) as session:
                 feed = make_feed(session.inputs, feeds)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def mnnx_file(path: str, level: int = 2) -> Iterator[Path]:
     """The path of an .mnnx file with the model of `path`; only an .onnx file is converted (at `level`), and its copy goes afterwards.
 
-    Meanwhile, where stderr is a terminal, it shows when kernels are being compiled.
+    Meanwhile, where stderr is a terminal, it shows when kernels are being compiled, or tuned.
     """
     if not path.lower().endswith(".onnx"):
         with _compiling():
@@ -47,7 +47,7 @@ def opened(path: str, level: int = 2) -> Iterator[Interpreter]:
 
 @contextmanager
 def _compiling() -> Iterator[None]:
-    """A line on stderr that counts the kernels which have been compiled, from the first one on. (A progress bar's thread would disturb
+    """A line on stderr that counts what has been compiled and tuned, from the first such thing on. (A progress bar's thread would disturb
     measurements.)"""
     import logging
 
@@ -56,12 +56,15 @@ def _compiling() -> Iterator[None]:
         return
 
     class Count(logging.Handler):
-        seen = 0
+        compiled = tuned = 0
 
         def emit(self, record: logging.LogRecord) -> None:
-            if record.levelno == logging.DEBUG and str(record.msg).startswith("compiled "):
-                self.seen += 1
-                click.echo(f"\rcompiling kernels, which later starts will find in the cache: {self.seen}", nl=False, err=True)
+            what = str(record.msg).partition(" ")[0]
+            if record.levelno != logging.DEBUG or what not in ("compiled", "tuned"):
+                return
+            setattr(self, what, getattr(self, what) + 1)
+            tuned = f"; tuned: {self.tuned}" if self.tuned else ""
+            click.echo(f"\rcompiling kernels, which later starts will find in the cache: {self.compiled}{tuned}", nl=False, err=True)
 
     counter, logger = Count(), logging.getLogger("mnnx")
     level = logger.level
@@ -72,5 +75,5 @@ def _compiling() -> Iterator[None]:
     finally:
         logger.removeHandler(counter)
         logger.setLevel(level)
-        if counter.seen:
+        if counter.compiled or counter.tuned:
             click.echo(f"\r{' ' * 80}\r", nl=False, err=True)

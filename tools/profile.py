@@ -13,6 +13,7 @@ import click
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
 from mnnx.tools.main import Command
 from mnnx.tools.run import BACKEND
+from mnnx.tools.tuning import TuningOptions, tuning_options
 
 if TYPE_CHECKING:
     from mnnx.interpreter.session import Session
@@ -25,24 +26,32 @@ if TYPE_CHECKING:
 @feed_options
 @click.option("--threads", type=click.IntRange(0, 256), default=1, show_default=True, help="Threads to compute on (0: all CPUs).")
 @BACKEND
+@tuning_options
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0), help="How long to run.")
 @click.option("--top", type=click.IntRange(1), help="Show only so many ops, the slowest first.")
 @click.option("--trace", metavar="FILE", help="Write a Chrome trace of the last run (chrome://tracing, Perfetto).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def command(
-    model: str, feeds: FeedOptions, threads: int, backend: str, seconds: float, top: int | None, trace: str | None, as_json: bool
+    model: str,
+    feeds: FeedOptions,
+    threads: int,
+    backend: str,
+    tuning: TuningOptions,
+    seconds: float,
+    top: int | None,
+    trace: str | None,
+    as_json: bool,
 ) -> None:
     """Measure how long each op of MODEL (.mnnx or .onnx) takes, and how near it comes to what the machine can do.
 
     Ops run one at a time, which costs some microseconds each; `run` is the time of whole runs without that. Times are medians over all
     runs. Peaks are measured: multiply-adds in registers, and reading from memory. Data that lies in a cache may be read faster than that.
     """
-    import mnnx
     from mnnx.tools.models import opened
     from mnnx.tools.tables import print_json
 
     with opened(model) as interpreter:
-        session = interpreter.create_session(mnnx.ScheduleConfig(backend=backend, num_threads=threads))
+        session = tuning.create_session(interpreter, backend, threads)
         feed = make_feed(session.inputs, feeds)
         run_ms, timeline = _measure(session, feed, seconds)
         used = session.info()["num_threads"]

@@ -18,6 +18,7 @@ import click
 from mnnx.errors import InputError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
+from mnnx.tools.tuning import TuningOptions, tuning_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +65,7 @@ class _Stopwatch:
 @click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
 @THREADS
 @BACKEND
+@tuning_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     model: str,
@@ -73,6 +75,7 @@ def command(
     output_dir: str | None,
     threads: int,
     backend: str,
+    tuning: TuningOptions,
     as_json: bool,
 ) -> None:
     """Run MODEL (.mnnx, or .onnx where onnx is installed) once and say what comes out."""
@@ -86,20 +89,24 @@ def command(
             interpreter = mnnx.Interpreter.from_file(file)
         with interpreter:
             with load:
-                session = interpreter.create_session(mnnx.ScheduleConfig(backend=backend, num_threads=threads))
+                session = tuning.create_session(interpreter, backend, threads)
             # With chosen outputs the rest of the model may be one that can't be planned.
             feed = make_feed(session.inputs, feeds, None if outputs else load.timed(session.resize))
             with first_run, telling_of_random_values(session.inputs, feeds):
                 results = session.run(feed, outputs=outputs or None)
-            compiled = session.info()["kernels_compiled"]
+            info = session.info()
     saved = _save(results, save, output_dir)
     rows = [summary(name, value) for name, value in results.items()]
     if as_json:
-        times = {"load_ms": load.seconds * 1e3, "kernels_compiled": compiled, "first_run_ms": first_run.seconds * 1e3}
+        counts = {key: info[key] for key in ("kernels_compiled", "tuned", "tuned_from_cache")}
+        times = {"load_ms": load.seconds * 1e3, **counts, "first_run_ms": first_run.seconds * 1e3}
         print_json({"model": model} | times | {"outputs": rows, "saved": saved})
         return
     columns = ["output", "dtype", "shape", ">min", ">mean", ">max"]
+    compiled = info["kernels_compiled"]
     kernels = f"{compiled} kernel{'s'[: compiled != 1]} compiled" if compiled else "no kernels to compile"
+    if tuning.tune or tuning.cache_file:
+        kernels += f", tuned by {info['tuned']} measured problems and {info['tuned_from_cache']} from the cache file"
     title = f"{model}: loaded in {load.seconds:.2f} s, {kernels}, first run {first_run.seconds * 1e3:.1f} ms"
     print_table(title, columns, [_cells(row) for row in rows])
     for path in saved:

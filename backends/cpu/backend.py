@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -21,6 +23,9 @@ from mnnx.backends.cpu.team import Team
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendError
 from mnnx.schema.ops.base import Op, Spec
+
+if TYPE_CHECKING:
+    from mnnx.backends.tuning_file import Device
 
 
 class CpuBackend(Backend):
@@ -104,6 +109,22 @@ class CpuBackend(Backend):
     def new_commands(self) -> CpuCommandList:
         self.commands = CpuCommandList(self.team)
         return self.commands
+
+    @cached_property
+    def tuning_device(self) -> Device:
+        from mnnx.backends.cpu.tuning import device
+
+        return device(self)
+
+    @contextmanager
+    def apart(self, weights: SharedWeights) -> Iterator[CpuCommandList]:
+        """While this lasts, work is recorded in a command list of its own, and weights are packed into `weights`."""
+        commands, shared = self.commands, self._shared
+        self._shared = weights
+        try:
+            yield self.new_commands()
+        finally:
+            self.commands, self._shared = commands, shared
 
     def release(self) -> None:
         self.team.release()

@@ -43,6 +43,12 @@ class Tiling(Row):
             return cls(8, 3, lanes, target.fma, dot)
         return cls(4, 3, lanes, True, dot) if target.fma else cls(4, 2, lanes, False, dot)
 
+    @classmethod
+    def choices(cls, target: Target) -> tuple[Tiling, ...]:
+        """That of `of`, and a higher one, which wastes less where a matrix is narrow or the last panel is."""
+        usual = cls.of(target)
+        return usual, usual._replace(rows=usual.rows * 3 // 2, vectors=2)
+
     @property
     def columns(self) -> int:
         """The width of a panel of b."""

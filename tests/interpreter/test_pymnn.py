@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 
 import numpy as np
@@ -334,11 +333,23 @@ def test_callbacks_get_infos_and_stop_the_run(opened, stop):
     assert types == ["Relu", "Neg"]
 
 
-def test_cache_file_is_not_written_and_that_is_said(opened, tmp_path, caplog):
-    interpreter, session = opened
-    with caplog.at_level(logging.INFO, "mnnx"):
-        interpreter.setCacheFile(str(tmp_path / "cache"))
-    assert "MNNX_CACHE_DIR" in caplog.text
+def test_a_cache_file_keeps_what_a_tuned_session_measured(network, tmp_path):
+    path = tmp_path / "cache"
+    for tuned in (True, False):
+        interpreter = MNN.Interpreter(network[0])
+        interpreter.setCacheFile(str(path))
+        session = interpreter.createSession({"numThread": 1, "tune": True})
+        interpreter.resizeTensor(interpreter.getSessionInput(session), (1, 3, SIZE, SIZE))
+        interpreter.resizeSession(session)
+        assert path.exists()
+        assert (session.info()["tuned_from_cache"] > 0) is not tuned
+        assert interpreter.updateCacheFile(session, 0) == 0
+
+
+def test_a_session_that_is_not_tuned_writes_no_cache_file(network, tmp_path):
+    interpreter = MNN.Interpreter(network[0])
+    interpreter.setCacheFile(str(tmp_path / "cache"))
+    session = interpreter.createSession()
     interpreter.updateCacheFile(session, 0)
     assert not (tmp_path / "cache").exists()
 

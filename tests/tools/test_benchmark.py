@@ -38,3 +38,16 @@ def test_an_unknown_backend_is_an_error(mnnx_command, classifier: Path) -> None:
     result = mnnx_command("benchmark", classifier, *SHAPE, "--backends", "cpu,abacus", "--no-cold")
     assert result.exit_code == 1
     assert "abacus" in result.stderr
+
+
+def test_all_sessions_are_tuned_first(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    times = tmp_path / "times.json"
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1,2", "--tune", "--cache-file", times, "--json")
+    assert result.exit_code == 0, result.stderr
+    assert len(json.loads(times.read_text())["devices"]) == 2
+    assert len(json.loads(result.stdout)["warm"]) == 2
+
+
+def test_tuning_without_a_cache_file_leaves_none(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    assert mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1", "--no-cold", "--tune").exit_code == 0
+    assert [path.name for path in tmp_path.iterdir()] == [classifier.name]

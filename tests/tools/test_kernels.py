@@ -11,6 +11,7 @@ import pytest
 from mnnx.backends.cpu.target import Target
 
 MODEL = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Softmax(x) }'
+PRODUCT = '<ir_version: 8, opset_import: ["": 17]> g (float[16, 32] a, float[32, 64] b) => (float[16, 64] c) { c = MatMul(a, b) }'
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="bundles are ELF files")
 
@@ -42,6 +43,19 @@ def test_a_bundle_is_made_beside_the_model_and_described(mnnx_command, saved, ca
     cleared = mnnx_command("kernels", "clear")
     assert cleared.stdout.endswith(f"from {cache}\n")
     assert not list(cache.rglob("*.*"))
+
+
+def test_a_bundle_has_the_kernels_that_tuned_sessions_choose(mnnx_command, saved, cache: Path, tmp_path: Path) -> None:
+    model, times = saved(PRODUCT), tmp_path / "times.json"
+    assert mnnx_command("run", model, "--threads", "2", "--tune", "--tune-seconds", "60", "--cache-file", times).exit_code == 0
+    content = json.loads(times.read_text())
+    (device,) = content["devices"].values()
+    ((problem, (first, second)),) = device["times"].items()
+    device["times"] = {problem: {first: 2000, second: 1000}}
+    times.write_text(json.dumps(content))
+    built = (mnnx_command("kernels", "build", model, *options).stdout for options in ((), ("--cache-file", times)))
+    usual, tuned = (int(text.split(": ")[1].split()[0]) for text in built)
+    assert tuned == usual + 2  # the packing for another tile, and the product
 
 
 def test_info_describes_the_machine(mnnx_command) -> None:

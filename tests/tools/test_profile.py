@@ -61,3 +61,9 @@ def test_times_are_medians_over_runs_of_equal_length() -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 def test_peaks_are_measured_on_any_number_of_threads(threads: int) -> None:
     assert all(0 < value < float("inf") for value in measure(threads))
+
+
+def test_a_tuned_session_is_profiled(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    result = mnnx_command("profile", classifier, *SHAPE, "--tune", "--cache-file", tmp_path / "times.json")
+    assert result.exit_code == 0, result.stderr
+    assert (tmp_path / "times.json").exists()

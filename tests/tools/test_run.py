@@ -262,3 +262,17 @@ def test_a_disk_that_fills_up_leaves_no_half_of_a_file(saved, tmp_path: Path, op
 
 def test_a_negative_seed_is_a_usage_error(mnnx_command, file: Path) -> None:
     assert mnnx_command("run", file, "--seed", -1).exit_code == 2
+
+
+def test_tuning_is_kept_in_a_cache_file(mnnx_command, file: Path, tmp_path: Path) -> None:
+    options = ("--shape", "image=1,3,16,16", "--threads", "1", "--cache-file", tmp_path / "times.json", "--json")
+    first = json.loads(mnnx_command("run", file, *options, "--tune").stdout)
+    assert first["tuned"] >= 1
+    second = json.loads(mnnx_command("run", file, *options).stdout)
+    assert (second["tuned"], second["tuned_from_cache"]) == (0, first["tuned"])
+    assert second["outputs"][0]["max"] == pytest.approx(first["outputs"][0]["max"], rel=1e-5)
+    assert "from the cache file" in mnnx_command("run", file, *options[:-1]).stdout
+
+
+def test_seconds_for_tuning_are_positive(mnnx_command, file: Path) -> None:
+    assert mnnx_command("run", file, "--tune", "--tune-seconds", "0").exit_code == 2

@@ -16,25 +16,25 @@ _MOST_TAPS = 16
 
 
 class BlockedDepthwisePlan:
-    """The plan of x [N, C, H, W] → y [N, C, H', W'], both blocked."""
+    """The plan of x [N, C, H, W] → y [N, C, H', W'], both blocked. `columns`: other ones than the best of `column_counts`."""
 
-    def __init__(self, backend, windows: Windows, images: int, channels: int):
+    def __init__(self, backend, windows: Windows, images: int, channels: int, columns: int | None = None):
         self.backend, self.windows, self.images, self.channels = backend, windows, images, channels
         self.lanes = backend.block_width
         self.blocks = -(-channels // self.lanes)
-        self.columns = self.best_columns(windows, backend.target.vector_registers)
+        self.columns = columns or self.column_counts(windows, backend.target.vector_registers)[0]
 
     @classmethod
-    def best_columns(cls, windows: Windows, registers: int) -> int | None:
-        """How many pixels a tile has; None where there is no tile for these windows."""
+    def column_counts(cls, windows: Windows, registers: int) -> list[int]:
+        """How many pixels a tile may have, the best number first; none where there is no tile for these windows."""
         width, taps, stride = windows.output[2], windows.kernel[2], windows.strides[2]
         left, right = cls.padding(windows)
         most = registers - taps - 3
         if windows.output[0] != 1 or taps > _MOST_TAPS or most < 1:
-            return None
+            return []
         most = min(most, 14)
         shapes = [n for n in range(1, min(most, width) + 1) if n == width or max(left, right) <= min(n, width - n) * stride]
-        return min(shapes, key=lambda n: (-(-width // n) * (n * taps + 4), -n), default=None)
+        return sorted(shapes, key=lambda n: (-(-width // n) * (n * taps + 4), -n))
 
     @staticmethod
     def padding(windows: Windows) -> tuple[int, int]:
@@ -44,6 +44,12 @@ class BlockedDepthwisePlan:
 
     #: Working memory needed.
     scratch_bytes = 0
+    algorithm = "depthwise"
+
+    @property
+    def name(self) -> str:
+        """Tells it from other plans of the same convolution."""
+        return f"{self.algorithm} {self.columns}"
 
     @property
     def packing(self) -> tuple:

@@ -38,7 +38,26 @@ class TileShape(Row):
         A shape that few other widths would choose, or that leaves blocks for a second tile, must be worth compiling it; one with other
         `vectors` than that for very wide rows must be worth packing the weights for it.
         """
+        costs = cls._costs(width, blocks, lanes, registers)
+        best = min(costs, key=lambda shape: (costs[shape], -shape.rows * shape.vectors))
+        if width == _WIDE:
+            return best
+        usual = cls.best(_WIDE, blocks, lanes, registers).vectors
+        packed = min((shape for shape in costs if shape.vectors == usual), key=costs.__getitem__)
+        return packed if costs[packed] < 1.1 * costs[best] else best
 
+    @classmethod
+    @functools.lru_cache(1024)
+    def others(cls, width: int, blocks: int, lanes: int, registers: int) -> tuple[TileShape, ...]:
+        """Shapes that may be better than the estimate says: the best one of each number of vectors, by its cycles alone."""
+        best: dict[int, TileShape] = {}
+        for shape in sorted(cls._costs(width, blocks, lanes, registers), key=lambda shape: -(-width // shape.rows) * tile_cycles(*shape)):
+            best.setdefault(shape.vectors, shape)
+        return tuple(best.values())
+
+    @classmethod
+    def _costs(cls, width: int, blocks: int, lanes: int, registers: int) -> dict[TileShape, float]:
+        """What each shape costs that there are registers for: for sums, a row of weights, and pixels."""
         costs: dict[TileShape, float] = {}
         # Of the numbers of rows that need equally many tiles only the least matters, and the usual ones.
         useful = {-(-width // tiles) for tiles in range(1, min(width, registers) + 1)} if width <= registers else range(1, registers)
@@ -46,16 +65,11 @@ class TileShape(Row):
             whole, tail = divmod(blocks, vectors)
             for rows in sorted({*useful, *_USUAL_ROWS}):
                 if rows > width or rows * vectors + vectors + (rows if lanes == 4 else 1) > registers:
-                    break  # sums, a row of weights, and pixels
+                    break
                 cycles = whole * tile_cycles(rows, vectors) + (tile_cycles(rows, tail) if tail else 0)
                 unusual, uneven = (1.0 if rows in _USUAL_ROWS else 1.05), (1.04 if tail else 1.0)
                 costs[cls(rows, vectors)] = -(-width // rows) * cycles * unusual * uneven
-        best = min(costs, key=lambda shape: (costs[shape], -shape.rows * shape.vectors))
-        if width == _WIDE:
-            return best
-        usual = cls.best(_WIDE, blocks, lanes, registers).vectors
-        packed = min((shape for shape in costs if shape.vectors == usual), key=costs.__getitem__)
-        return packed if costs[packed] < 1.1 * costs[best] else best
+        return costs
 
 
 _USUAL_ROWS = (4, 6, 7, 9, 14, 28)
@@ -80,11 +94,20 @@ class Grid(Row):
 class BlockedProductPlan:
     """The plan of one product: x [N, groups * channels, H, W], `blocked` or plain → y [N, groups * outputs, H', W'], blocked.
 
-    `grid`: where the output pixels lie in y; None: they are all of y.
+    `grid`: where the output pixels lie in y; None: they are all of y. `shape`: another one than `TileShape.best`.
     """
 
     def __init__(
-        self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int, blocked: bool, grid: Grid | None = None
+        self,
+        backend,
+        windows: Windows,
+        images: int,
+        groups: int,
+        channels: int,
+        outputs: int,
+        blocked: bool,
+        grid: Grid | None = None,
+        shape: TileShape | None = None,
     ):
         self.backend, self.images, self.groups, self.channels, self.outputs = backend, images, groups, channels, outputs
         self.lanes, self.blocked = backend.block_width, blocked
@@ -94,7 +117,7 @@ class BlockedProductPlan:
         self.windows = windows
         (_, self.kernel_height, self.kernel_width), (_, _, self.width) = windows.kernel, windows.output
         self.blocks = -(-outputs // self.lanes)
-        self.shape = TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
+        self.shape = shape or TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
         self.tail = self.blocks % self.shape.vectors
         self.column_tiles = -(-self.width // self.shape.rows)
         self._choose_depth()
@@ -109,6 +132,12 @@ class BlockedProductPlan:
 
     #: Working memory needed.
     scratch_bytes = 0
+    algorithm = "product"
+
+    @property
+    def name(self) -> str:
+        """Tells it from other plans of the same convolution."""
+        return f"{self.algorithm} {self.shape.rows}x{self.shape.vectors}"
 
     @property
     def packing(self) -> tuple:

@@ -22,6 +22,7 @@ class BlockedTransposedPlan:
 
     #: Working memory needed.
     scratch_bytes = 0
+    algorithm = name = "phases"
 
     def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, outputs: int):
         self.windows, self.groups, self.channels, self.outputs = windows, groups, channels, outputs

@@ -18,28 +18,31 @@ from mnnx.backends.cpu.windows import Windows
 _TRANSFORM_CYCLES = 8.0
 #: Bytes of weights that come from memory in a cycle.
 _WEIGHT_BYTES_PER_CYCLE = 4
+#: Fewer pixels are never worth it.
+_LEAST_PIXELS = 4
 
 
 class BlockedWinogradPlan:
-    """The plan of x [N, C, H, W] → y [N, M, H', W'], both blocked; F(outputs, 3)."""
+    """The plan of x [N, C, H, W] → y [N, M, H', W'], both blocked; F(square, 3). `shape`: another one than `TileShape.best`."""
 
-    def __init__(self, backend, windows: Windows, images: int, channels: int, outputs: int, square: int):
+    def __init__(self, backend, windows: Windows, images: int, channels: int, outputs: int, square: int, shape: TileShape | None = None):
         self.backend, self.windows, self.images, self.channels, self.outputs = backend, windows, images, channels, outputs
         self.square, self.points, self.lanes = square, (square + 2) ** 2, backend.block_width
+        self.algorithm = f"winograd {square}"
         self.in_blocks, self.blocks = -(-channels // self.lanes), -(-outputs // self.lanes)
-        _, height, width = windows.output
-        self.down, self.across = -(-height // square), -(-width // square)
+        self.down, self.across = (-(-size // square) for size in windows.output[1:])
         self.squares = images * self.down * self.across
-        width = min(self.squares, self._most_squares())
-        self.shape = TileShape.best(width, self.blocks, self.lanes, backend.target.vector_registers)
+        self.width = min(self.squares, self._most_squares())
+        self.shape = shape or TileShape.best(self.width, self.blocks, self.lanes, backend.target.vector_registers)
         self.tail, self.depth = self.blocks % self.shape.vectors, min(self.lanes, DEPTH)
         self._divide()
 
     @staticmethod
     def fits(windows: Windows) -> bool:
-        """Whether the algorithm serves such windows."""
+        """Whether the algorithm serves such windows, and they are not too few."""
         ones = (1, 1)
-        return windows.kernel == (1, 3, 3) and windows.strides[1:] == ones and windows.dilations[1:] == ones
+        fits = windows.kernel == (1, 3, 3) and windows.strides[1:] == ones and windows.dilations[1:] == ones
+        return fits and math.prod(windows.output) >= _LEAST_PIXELS
 
     def _most_squares(self) -> int:
         """How many squares are done together: their transformed image takes half of the L2 cache."""
@@ -86,6 +89,11 @@ class BlockedWinogradPlan:
     def overlaps(self) -> bool:
         """Whether pixels are computed twice."""
         return False
+
+    @property
+    def name(self) -> str:
+        """Tells it from other plans of the same convolution."""
+        return f"{self.algorithm} {self.shape.rows}x{self.shape.vectors}"
 
     @property
     def packing(self) -> tuple:
@@ -171,9 +179,7 @@ class BlockedWinogradPlan:
 
 
 def best_winograd(backend, windows: Windows, images: int, channels: int, outputs: int, against: float) -> BlockedWinogradPlan | None:
-    """The fastest such plan, where one takes less than `against` cycles."""
-    if not BlockedWinogradPlan.fits(windows) or math.prod(windows.output) < 4:
-        return None
+    """The fastest such plan for windows that fit, where one takes less than `against` cycles."""
     plans = [BlockedWinogradPlan(backend, windows, images, channels, outputs, square) for square in POINTS]
     best = min(plans, key=lambda plan: plan.cycles)
     return best if best.cycles < against else None

@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution, BlockableTransposed
+from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution, BlockableTransposed, activation_of
 from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution
 from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
@@ -61,11 +61,6 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 @creator(ConvTranspose, supports=supports_transposed)
 def create_transposed(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return BlockableTransposed(TransposedExecution(op, backend, inputs, outputs), inputs, outputs)
-
-
-def activation_of(op: Op) -> tuple[str, tuple[float, ...]]:
-    """What a convolution ends in; plain ones in nothing."""
-    return (op.activation, op.activation_parameters) if hasattr(op, "activation") else ("", ())
 
 
 class _Base(Execution):

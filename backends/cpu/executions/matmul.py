@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -17,6 +20,9 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.records import Row
+
+if TYPE_CHECKING:
+    from mnnx.backends.cpu.tuning import Bench
 
 _FLOAT32 = np.dtype("float32")
 #: Fewer rows of a than this read a computed b in place rather than to pack it first.
@@ -64,9 +70,11 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class ProductExecution(Execution):
     """c = activation(alpha * a' @ b' + bias + residual); a constant b is packed once, a computed one at every run."""
 
-    def __init__(self, op: Op, backend, operands: Operands, inputs: Specs, outputs: Specs):
+    def __init__(self, op: Op, backend, operands: Operands, inputs: Specs, outputs: Specs, tiling: Tiling | None = None):
+        """`tiling`: another one than the usual, or than the one that is known to be the fastest."""
         super().__init__(op, backend)
-        self.operands, self.tiling = operands, Tiling.of(backend.target)
+        self.operands = operands
+        self.tiling = tiling or (self._tuned_tiling(inputs, outputs) if backend.tuner else Tiling.of(backend.target))
         self.in_place = () if operands.residual is None else (operands.residual,)
         a, b = inputs[0].shape, inputs[1].shape
         a = a if len(a) > 1 else (1, *a)
@@ -85,6 +93,23 @@ class ProductExecution(Execution):
         self.panels = -(-self.n // self.tiling.columns)
         self.item_bytes = 4 * self.panels * self.depth * self.tiling.columns
         self.a_bytes = round_up(4 * math.prod(self.a_batch) * self.m * self.depth) if operands.transpose_a else 0
+
+    def _tuned_tiling(self, inputs: Specs, outputs: Specs) -> Tiling:
+        op, backend, operands = self.op, self.backend, self.operands
+        tilings = {f"tile {tiling.rows}x{tiling.vectors}": tiling for tiling in Tiling.choices(backend.target)}
+
+        @functools.cache
+        def bench() -> Bench:
+            from mnnx.backends.cpu.tuning import Bench
+
+            return Bench(backend, inputs, outputs)
+
+        def prepare(name: str) -> Callable[[], float]:
+            return bench().prepare(ProductExecution(op, backend, operands, inputs, outputs, tilings[name]))
+
+        shapes = ["-" if spec is None else "x".join(map(str, spec.shape)) + " constant" * (spec.value is not None) for spec in inputs]
+        problem = ", ".join(["product", *shapes, *(f"{key} {value}" for key, value in zip(operands._fields, operands, strict=True))])
+        return tilings[backend.tuner.choose(backend, problem, list(tilings), prepare).name]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         if self.empty:

@@ -10,6 +10,7 @@ from mnnx.backends.blocked import blocked_bytes
 from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.backend import CpuBackend
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.backends.tuning import Choice, Tuner
 from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
@@ -30,12 +31,13 @@ def f32(*shape):
     return RNG.standard_normal(shape).astype(np.float32)
 
 
-def blocked(op: Op, x, w, bias=None, residual=None, threads=1, plain_source=False, memory="normal"):
+def blocked(op: Op, x, w, bias=None, residual=None, threads=1, plain_source=False, memory="normal", tuner=None):
     """The result of `op` with x (unless plain_source), the residual and the result blocked; None where it has no such way.
 
     memory "low": without Winograd's algorithm.
     """
     backend = CpuBackend(ScheduleConfig(num_threads=threads, backend_config=BackendConfig(memory=memory)), SharedWeights())
+    backend.tuner = tuner
     arrays = [x, w, bias, residual][: 4 if residual is not None else 3 if bias is not None else 2]
     constants = (1, 2)
     specs = [None if a is None else Spec(a.dtype, a.shape, a if i in constants else None) for i, a in enumerate(arrays)]
@@ -127,6 +129,31 @@ def check(op, x, w, bias=None, residual=None, activation=lambda y: y, bound=3e-6
     want = activation(sums)
     assert got.shape == want.shape
     assert np.abs(got - want).max() <= bound * max(1, np.abs(sums).max())
+
+
+class Forced(Tuner):
+    """Chooses the candidate at an index, where there are so many; notes their names."""
+
+    def __init__(self, index: int):
+        super().__init__()
+        self.index = index
+        self.offered: dict[str, list[str]] = {}
+
+    def choose(self, backend, problem, candidates, prepare):
+        self.offered[problem] = list(candidates)
+        name = candidates[min(self.index, len(candidates) - 1)]
+        return Choice(name, {name: 1})
+
+
+def check_all_candidates(op, x, w, bias=None, residual=None, **options):
+    """The same for every candidate that tuning has; gives their names."""
+    index, names = 0, [""]
+    while index < len(names):
+        tuner = Forced(index)
+        check(op, x, w, bias, residual, tuner=tuner, bound=WINOGRAD_BOUND, **options)
+        names = max(tuner.offered.values(), key=len)
+        index += 1
+    return names
 
 
 @pytest.mark.parametrize(
@@ -279,3 +306,39 @@ def test_transposed_with_groups_and_residual():
 @pytest.mark.parametrize("size", [(1, 1), (1, 30), (15, 2)])
 def test_transposed_sizes(size):
     check(ConvTranspose(strides=(2, 2), pads=(1, 1, 1, 1)), f32(1, 16, *size), f32(16, 16, 4, 4), f32(16), threads=2)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize(("outputs", "height", "width"), [(72, 13, 14), (20, 28, 9), (150, 7, 7)])
+def test_every_algorithm_and_tile_that_tuning_tries(outputs, height, width, threads):
+    x, bias, residual = f32(1, 40, height, width), f32(outputs), f32(1, outputs, height, width)
+    w = f32(outputs, 40, 3, 3)
+    names = check_all_candidates(Conv(pads=(1, 1, 1, 1)), x, w, bias, threads=threads)
+    assert len({name.rpartition(" ")[0] for name in names}) >= 2
+    names = check_all_candidates(FusedConv(pads=(1, 1, 1, 1)), x, w, bias, residual, threads=threads, memory="low")
+    assert all(name.startswith(("product", "plain", "from plain")) for name in names)
+    assert len(check_all_candidates(FusedConv(), x, w[:, :, :1, :1].copy(), bias, residual, threads=threads)) >= 2
+
+
+@pytest.mark.parametrize("stride", [1, 2])
+def test_every_tile_that_tuning_tries_for_other_sources_and_kinds(stride):
+    op = Conv(strides=(stride, stride), pads=(1, 1, 1, 1))
+    assert len(check_all_candidates(op, f32(1, 3, 30, 31), f32(64, 3, 3, 3), f32(64), plain_source=True)) >= 3
+    depthwise = Conv(group=37, strides=(stride, stride), pads=(1, 1, 1, 1))
+    assert len(check_all_candidates(depthwise, f32(2, 37, 15, 28), f32(37, 1, 3, 3), f32(37))) >= 3
+    check_all_candidates(ConvTranspose(strides=(stride, stride)), f32(1, 20, 6, 9), f32(20, 35, 3, 3), f32(35))
+
+
+@pytest.mark.parametrize(("channels", "outputs", "kernel", "size"), [(64, 96, 3, 14), (24, 144, 1, 28), (512, 512, 3, 7), (32, 16, 1, 56)])
+@pytest.mark.parametrize("memory", ["normal", "low"])
+def test_the_first_candidate_is_the_one_without_tuning(channels, outputs, kernel, size, memory):
+    backend = CpuBackend(ScheduleConfig(num_threads=2, backend_config=BackendConfig(memory=memory)), SharedWeights())
+    w, tuner = f32(outputs, channels, kernel, kernel), Forced(0)
+    specs = [Spec(np.dtype("float32"), (1, channels, size, size)), Spec(w.dtype, w.shape, w)]
+    op = Conv(pads=(kernel // 2,) * 4)
+    chosen = creators.find(Conv)[0](op, backend, specs, (op.infer(*specs),)).plan(True).name
+    backend.tuner = tuner
+    creators.find(Conv)[0](op, backend, specs, (op.infer(*specs),)).layouts(specs, (op.infer(*specs),), backend.block_width)
+    (names,) = tuner.offered.values()
+    assert next(name for name in names if name != "plain") == chosen
+    backend.release()
