@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mnnx.backends.backend import Backend
 
 #: How often each candidate runs. One that takes so many times as long as the best has fewer turns.
-_TURNS, _FEWER_TURNS, _HOPELESS = 10, 3, 1.3
+_TURNS, _FEWER_TURNS, _HOPELESS = 8, 3, 1.3
 #: The cost model's choice stays unless another one takes less than this part of its time.
 _WORTH_IT = 0.96
 

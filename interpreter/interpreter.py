@@ -91,6 +91,8 @@ class Interpreter(PyMnnInterpreter):
     def update_cache_file(self, session: Session) -> None:
         """Adds the times that a session goes by to the present cache file, if there is one. (What a session measures goes to the file that
         was set when it was created, without this.)"""
+        if not isinstance(session, Session):
+            raise InputError(f"update_cache_file wants a session, not {type(session).__name__}")
         if self._cache_file is not None:
             session.write_tuning(self._cache_file)
 

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 _KERNELS = ("blocked_convolution", "blocked_winograd", "convolution", "gemm")
 #: What the candidates of a problem may take of memory before no more of them are tried.
 _MOST_BYTES = 512 << 20
-#: As much as is read between two runs at most: caches of most machines hold nothing else then.
-_MOST_BYTES_BETWEEN = 64 << 20
+#: As much as is read between two runs at most: so many times the caches, which hold nothing else then, and so many bytes.
+_MOST_CACHES_BETWEEN, _MOST_BYTES_BETWEEN = 4, 128 << 20
 
 
 def device(backend: CpuBackend) -> Device:
@@ -39,14 +39,16 @@ def device(backend: CpuBackend) -> Device:
 class Bench:
     """Runs executions of one op, for tensors of given Specs, on memory of their own, to be timed.
 
-    A run finds the caches as it would in the model: the weights of all other ops have passed through them, and the op's inputs are there,
-    as something before it has made them.
+    A run finds the caches as it would in the model: the weights of all other ops (packed, they are up to four times as large) have
+    passed through them, and the op's inputs are there, as something before it has made them.
     """
 
     def __init__(self, backend: CpuBackend, inputs: Specs, outputs: Specs):
         self.backend, self.inputs, self.outputs = backend, inputs, outputs
         self._taken = 0
-        self._between = aligned(min(backend.tuner.weight_bytes, _MOST_BYTES_BETWEEN))
+        _, level2, level3 = backend.target.caches
+        caches = level2 * backend.target.cores + level3
+        self._between = aligned(min(2 * backend.tuner.weight_bytes, _MOST_CACHES_BETWEEN * caches, _MOST_BYTES_BETWEEN))
         self._between.fill(1)
 
     def prepare(self, execution: Execution) -> Callable[[], float]:
