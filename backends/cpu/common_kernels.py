@@ -12,6 +12,7 @@ from mnnx.backends.cpu.recording import RecordingBackend
 from mnnx.schema.ops import (
     activation,
     arithmetic,
+    attention,
     cast,
     comparison,
     contrib_quantization,
@@ -154,6 +155,7 @@ def _products() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
         yield matmul.MatMul(), (q, k)
         yield fused.FusedMatMul(alpha=0.125), (q, k)
         yield fused.FusedMatMul(alpha=0.125, transpose_b=True), (q, q)
+        yield attention.Attention(), (q, q, _tensor(1, 6, rows, 20))
         yield matmul.Gemm(transB=1), (_tensor(rows, 512), _weight(1000, 512), _weight(1000))
 
 

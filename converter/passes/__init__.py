@@ -16,6 +16,7 @@ def all_passes() -> list[Pass]:
     """The passes of all levels, in order."""
     from mnnx.converter.passes.activation_recognition import ActivationRecognition
     from mnnx.converter.passes.affine_folding import AffineFolding
+    from mnnx.converter.passes.attention_recognition import AttentionRecognition
     from mnnx.converter.passes.common_subexpressions import CommonSubexpressions
     from mnnx.converter.passes.constant_folding import ConstantFolding
     from mnnx.converter.passes.dead_code import DeadCode
@@ -46,6 +47,8 @@ def all_passes() -> list[Pass]:
         AffineFolding(),
         MovementSimplification(),
         IdentityElimination(),
+        DeadCode(),
+        AttentionRecognition(),
         DeadCode(),
         EpilogueFusion(),
         Reciprocals(),

@@ -1,10 +1,15 @@
 """Attention and rotary position embeddings. H heads of size D; K and V may have fewer heads than Q (grouped queries)."""
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from mnnx.schema import dtypes
+from mnnx.schema.ops.axes import normalize_axes
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS
+from mnnx.schema.ops.matmul import matmul_shape
 from mnnx.schema.ops.rules import LIMIT, require_floats, require_given, require_shape
 from mnnx.schema.records import Row
 
@@ -111,6 +116,53 @@ class Attention(Op):
             Spec(v.dtype, (s.batch, s.kv_heads, s.total, s.v_head)),
             Spec(q.dtype, scores),
         )
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        past_key = inputs[4].shape if len(inputs) > 4 and inputs[4] is not None else None
+        s = self.sizes(*(spec.shape for spec in inputs[:3]), past_key)
+        return 2 * s.batch * s.q_heads * s.queries * s.total * (s.head + s.v_head)
+
+
+@op("mnnx::FusedAttention")
+class FusedAttention(Op):
+    """softmax(scale * q' @ k' + mask) @ v' by the rules of MatMul, Add and Softmax over the last axis. The passes make it.
+
+    q' [..., Lq, D], k' [..., D, Lk] and v' [..., Lk, Dv] are the operands with their dims in the order of their `perm`, as Transpose
+    takes it (empty: as they are); y_perm then reorders the result's. A query whose scores are all -inf gets NaN. Floats of one dtype.
+    """
+
+    scale: float = 1.0
+    q_perm: tuple[int, ...] = ()
+    k_perm: tuple[int, ...] = ()
+    v_perm: tuple[int, ...] = ()
+    y_perm: tuple[int, ...] = ()
+
+    def shapes(self, q: Spec, k: Spec, v: Spec, mask: Spec | None) -> tuple[tuple[int, ...], ...]:
+        """The shapes of q', k', v', the scores, and the result before y_perm."""
+        operands = zip(("q", "k", "v"), (q.shape, k.shape, v.shape), (self.q_perm, self.k_perm, self.v_perm), strict=True)
+        q_shape, k_shape, v_shape = (_reordered(name, shape, perm) for name, shape, perm in operands)
+        scores = matmul_shape(q_shape, k_shape)
+        if mask is not None:
+            try:
+                scores = np.broadcast_shapes(scores, mask.shape)
+            except ValueError:
+                require(False, f"the mask and the scores {list(scores)} must broadcast; it is {mask}")
+        return q_shape, k_shape, v_shape, scores, matmul_shape(scores, v_shape)
+
+    def infer(self, q: Spec, k: Spec, v: Spec, mask: Spec | None = None) -> Spec:
+        require_floats(q=q, k=k, v=v, mask=mask)
+        return Spec(q.dtype, _reordered("the result", self.shapes(q, k, v, mask)[-1], self.y_perm))
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        q, _, v, scores, _ = self.shapes(*(*inputs, None)[:4])
+        return 2 * math.prod(scores) * (q[-1] + v[-1])
+
+
+def _reordered(name: str, shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, ...]:
+    """The dims of a tensor of matrices in the order of a perm."""
+    require(len(shape) >= 2, f"{name} must have rank 2 or more; its shape is {list(shape)}")
+    require(not perm or len(perm) == len(shape), f"the perm of {name} must have {len(shape)} entries, not {list(perm)}")
+    return tuple(shape[axis] for axis in normalize_axes(perm, len(shape), "perm")) if perm else shape
 
 
 @op("RotaryEmbedding")

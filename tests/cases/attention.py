@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mnnx.schema.ops.attention import Attention, LinearAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, FusedAttention, LinearAttention, RotaryEmbedding
 from tests.cases import booleans, case, f16, f32, f64, i64
 
 case(Attention(), f32(2, 3, 4, 8), f32(2, 3, 6, 8), f32(2, 3, 6, 8))
@@ -26,6 +26,46 @@ case(Attention(is_causal=True), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4
 case(Attention(), f64(1, 2, 3, 4), f64(1, 2, 3, 4), f64(1, 2, 3, 4))
 case(Attention(), f16(1, 2, 3, 4), f16(1, 2, 3, 4), f16(1, 2, 3, 4), rtol=1e-2, atol=1e-2)
 case(Attention(softmax_precision=np.dtype(np.float32)), f16(1, 2, 3, 4), f16(1, 2, 3, 4), f16(1, 2, 3, 4), rtol=1e-2, atol=1e-2)
+
+# Blocks of queries and keys that are whole, ragged, and several.
+for queries, keys, size in ((1, 7, 8), (7, 1, 20), (7, 300, 64), (128, 128, 20), (300, 130, 8), (33, 900, 20)):
+    q, k, v = f32(1, 2, queries, size), f32(1, 2, keys, size), f32(1, 2, keys, size + 4)
+    case(Attention(), q, k, v)
+    case(Attention(is_causal=True), q, k, v)
+    case(Attention(left_window_size=5, right_window_size=3), q, k, v, booleans(1, 2, 1, keys))
+    case(Attention(is_causal=True), q, k, v, f32(queries, keys))
+case(Attention(q_num_heads=6, kv_num_heads=2), f32(2, 40, 96), f32(2, 50, 32), f32(2, 50, 40), booleans(2, 6, 40, 50))
+case(Attention(), f32(1, 1, 3, 4, low=-90, high=90), f32(1, 1, 900, 4, low=-90, high=90), f32(1, 1, 900, 4))
+
+
+def fused(op: FusedAttention):
+    """The op's definition, in float64."""
+
+    def compute(q, k, v, mask=0.0):
+        q, k, v = (x.astype(np.float64).transpose(perm or range(x.ndim)) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
+        scores = op.scale * q @ k + mask
+        with np.errstate(invalid="ignore"):
+            weights = np.exp(scores - np.max(scores, -1, keepdims=True))
+        y = weights / weights.sum(-1, keepdims=True) @ v
+        return y.transpose(op.y_perm or range(y.ndim)).astype(np.float32)
+
+    return compute
+
+
+HEADS_OUT = {"q_perm": (0, 2, 1, 3), "k_perm": (0, 2, 3, 1), "v_perm": (0, 2, 1, 3), "y_perm": (0, 2, 1, 3)}
+LOW = np.where(booleans(2, 1, 1, 50), np.float32(0), np.float32(-1e9))
+for op, *inputs in (
+    (FusedAttention(), f32(5, 8), f32(8, 7), f32(7, 3)),
+    (FusedAttention(scale=0.3), f32(2, 3, 40, 20), f32(2, 3, 20, 50), f32(2, 3, 50, 64), f32(40, 50)),
+    (FusedAttention(scale=0.3, **HEADS_OUT), f32(2, 40, 3, 20), f32(2, 50, 3, 20), f32(2, 50, 3, 32), LOW),
+    (FusedAttention(**HEADS_OUT), f32(1, 40, 3, 20), f32(1, 700, 3, 20), f32(1, 700, 3, 10)),
+    (FusedAttention(k_perm=(1, 2, 0)), f32(9, 6), f32(11, 4, 6), f32(4, 11, 5), f32(2, 1, 9, 11)),
+    (FusedAttention(), f32(3, 1, 6), f32(6, 5), f32(2, 1, 5, 4)),
+    (FusedAttention(), f32(2, 1, 6), f32(2, 6, 5), f32(2, 5, 4), f32(4, 1)),
+    (FusedAttention(), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), np.full((3, 5), -np.inf, np.float32)),
+    (FusedAttention(), f32(2, 0, 6), f32(2, 6, 5), f32(2, 5, 4)),
+):
+    case(op, *inputs, reference=fused(op))
 
 POSITIONS = np.array([[0, 1, 2], [7, 3, 0]], np.int64)
 case(RotaryEmbedding(), f32(2, 4, 3, 8), f32(50, 4), f32(50, 4), POSITIONS)

@@ -136,6 +136,33 @@ MODELS = {
         {"LayerNormalization": 1},
         {"LayerNormalization": 1},
     ),
+    "attention-recognition": (
+        """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
+        <float c = {2}>
+        { a = Transpose<perm = [0, 2, 1, 3]>(q)
+          b = Transpose<perm = [0, 2, 3, 1]>(k)
+          d = Transpose<perm = [0, 2, 1, 3]>(v)
+          s = MatMul(a, b)
+          t = Div(s, c)
+          m = Add(t, mask)
+          p = Softmax<axis = -1>(m)
+          o = MatMul(p, d)
+          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
+        {"attention": 1},
+        {"mnnx::FusedAttention": 1},
+    ),
+    "attention-recognition of scaled operands": (
+        """agraph (float[2,5,8] q, float[2,7,8] k, float[2,7,4] v) => (float[2,5,4] y)
+        <float c = {0.5}, float e = {0.25}>
+        { a = Mul(q, c)
+          b = Transpose<perm = [0, 2, 1]>(k)
+          d = Mul(e, b)
+          s = MatMul(a, d)
+          p = Softmax<axis = 2>(s)
+          y = MatMul(p, v) }""",
+        {"attention": 1},
+        {"mnnx::FusedAttention": 1},
+    ),
     "movement": (
         """agraph (float[2,3,4] x) => (float[6,4] y)
         <int64[3] first = {3, 2, 4}, int64[2] second = {6, -1}>
@@ -353,6 +380,28 @@ LEFT_ALONE = {
         { c = Conv(x, w)
           y = Add(c, shift) }""",
         {"Conv": 1, "Add": 1},
+    ),
+    "attention whose weights are an output": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] p)
+        { s = MatMul(q, k)
+          p = Softmax<axis = -1>(s)
+          y = MatMul(p, v) }""",
+        {"MatMul": 2, "Softmax": 1},
+    ),
+    "attention whose scores are used again": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] z)
+        { s = MatMul(q, k)
+          p = Softmax<axis = -1>(s)
+          y = MatMul(p, v)
+          z = Exp(s) }""",
+        {"MatMul": 2, "Softmax": 1, "Exp": 1},
+    ),
+    "a softmax over the queries is no attention": (
+        """agraph (float[2,7,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,7,4] y)
+        { s = MatMul(q, k)
+          p = Softmax<axis = 1>(s)
+          y = MatMul(p, v) }""",
+        {"MatMul": 2, "Softmax": 1},
     ),
     "random numbers are not merged": (
         """agraph (float[2,3] x) => (float[2,3] y)

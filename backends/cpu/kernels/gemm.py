@@ -2,7 +2,7 @@
 
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose
 from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, load_i64, share, store_f32
-from mnnx.backends.cpu.kernels.packing import make_copy_block, make_transpose
+from mnnx.backends.cpu.kernels.packing import make_copy, make_copy_block, make_fill, make_transpose
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.tile import make_tile
 from mnnx.backends.cpu.kernels.vectors import load_words
@@ -81,13 +81,12 @@ def make_product(rows, vectors, lanes, fma, kind):
 @kernel_factory("gemm.pack")
 def make_pack(vectors, lanes):
     """The panels of all items are shared out to the parts."""
-    transpose, block = make_transpose(lanes), alloca(4 * lanes * lanes)
-    panel_columns = vectors * lanes
+    transpose, copy, fill, panel_columns = make_transpose(lanes), make_copy(lanes, 1), make_fill(lanes), vectors * lanes
 
     def pack(args, part, parts):
         b_start, depth_stride, column_stride, target_start, depth, n, batch, items, _ = _pack(args)
         factor = load_f32(args + _FACTOR)
-        panels, scratch = (n + panel_columns - 1) // panel_columns, block()
+        panels = (n + panel_columns - 1) // panel_columns
         first, last = share(batch * panels, part, parts, 1)
         for task in range(first, last):
             item, panel = task // panels, task % panels
@@ -97,23 +96,26 @@ def make_pack(vectors, lanes):
             if column_stride == 4:
                 for k in range(depth):
                     row = target + k * panel_columns * 4
-                    for j in range(width):
-                        store_f32(row + 4 * j, load_f32(source + k * depth_stride + 4 * j) * factor)
-                    for j in range(width, panel_columns):
-                        store_f32(row + 4 * j, 0)
-                continue
-            for j in range(0, panel_columns, lanes):
-                whole = depth // lanes * lanes if j + lanes <= width else 0
-                for k in range(0, whole, lanes):
-                    transpose(source + j * column_stride + k * depth_stride, column_stride, scratch, 4 * lanes)
-                    for i in range(lanes):
-                        row = target + ((k + i) * panel_columns + j) * 4
-                        for lane in range(lanes):
-                            store_f32(row + 4 * lane, load_f32(scratch + (i * lanes + lane) * 4) * factor)
-                for k in range(whole, depth):
-                    for column in range(j, j + lanes):
-                        value = load_f32(source + column * column_stride + k * depth_stride) * factor if column < width else 0
-                        store_f32(target + (k * panel_columns + column) * 4, value)
+                    copy(source + k * depth_stride, row, width)
+                    fill(row + 4 * width, panel_columns - width, 0)
+            else:
+                for j in range(0, panel_columns, lanes):
+                    whole = depth if j >= width else depth // lanes * lanes if j + lanes <= width else 0
+                    if j >= width:
+                        for k in range(depth):
+                            for lane in range(lanes):
+                                store_f32(target + (k * panel_columns + j + lane) * 4, 0)
+                    else:
+                        for k in range(0, whole, lanes):
+                            row = target + (k * panel_columns + j) * 4
+                            transpose(source + j * column_stride + k * depth_stride, column_stride, row, 4 * panel_columns)
+                    for k in range(whole, depth):
+                        for column in range(j, j + lanes):
+                            value = load_f32(source + column * column_stride + k * depth_stride) if column < width else 0
+                            store_f32(target + (k * panel_columns + column) * 4, value)
+            if factor != 1:
+                for i in range(depth * panel_columns):
+                    store_f32(target + 4 * i, load_f32(target + 4 * i) * factor)
 
     return pack
 

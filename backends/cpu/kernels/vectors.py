@@ -27,6 +27,9 @@ SIGMOID_BELOW = (
     9.93151921023180e-01,
 )
 
+#: e**r = 1 + r + r² P(r) for |r| <= ln 2 / 2; coefficients of P from the highest power down.
+EXPM1 = (0.0001991852477658540, 0.0013946176040917635, 0.008333263918757439, 0.041666269302368164, 0.1666666716337204, 0.5)
+
 I8, I16, I32, I64, F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
@@ -174,6 +177,23 @@ class Vectors:
         series = b.select(b.fcmp_ordered("<", x, c(-87.33)), c(0), series)
         return b.select(b.fcmp_ordered(">", x, c(88.722)), c(math.inf), series)
 
+    def exp_negative(self, x: ir.Value) -> ir.Value:
+        """e**x within 1 ulp for x <= 0; 0 below -86.
+
+        As `exp_f32` in `kernels/math.py`, with its coefficients, but 2**n is added to the exponent's bits: there is no overflow to mind.
+        """
+        b, c = self.builder, self.constant
+        rounder = c(12582912.0)  # a sum with it has the rounded number in its low bits
+        shifted = self.fma(self.maximum(c(-87), x), c(math.log2(math.e)), rounder)
+        n = b.fsub(shifted, rounder)
+        r = self.fma(n, c(2.1219444e-04), self.fma(n, c(-0.693359375), x))
+        series = c(EXPM1[0])
+        for coefficient in EXPM1[1:]:
+            series = self.fma(series, r, c(coefficient))
+        series = b.fadd(self.fma(b.fmul(series, r), r, r), c(1))
+        bits = b.add(b.bitcast(series, self.integers), b.shl(b.bitcast(shifted, self.integers), self.integer(23)))
+        return b.select(b.fcmp_ordered("<", x, c(-86)), c(0), b.bitcast(bits, self.type))
+
     def sigmoid(self, x: ir.Value) -> ir.Value:
         """The rational fit of `kernels/math.py`: absolute error below 1e-7."""
         b, c = self.builder, self.constant
@@ -211,8 +231,10 @@ class Vectors:
 
 
 def activate(v: Vectors, kind: str, x: ir.Value, p: ir.Value, q: ir.Value) -> ir.Value:
-    """The activation `kind` of x; p and q are its parameters (`blocks.epilogue`) as vectors. NaN stays NaN."""
+    """The activation `kind` of x ("": none); p and q are its parameters (`blocks.epilogue`) as vectors. NaN stays NaN."""
     b, c = v.builder, v.constant
+    if not kind:
+        return x
     if kind == "Clip":
         return v.minimum(q, v.maximum(p, x))
     if kind == "LeakyRelu":

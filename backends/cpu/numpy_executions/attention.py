@@ -6,7 +6,7 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.attention import Attention, AttentionSizes, LinearAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, AttentionSizes, FusedAttention, LinearAttention, RotaryEmbedding
 from mnnx.schema.ops.base import require
 
 
@@ -79,6 +79,18 @@ def attention(
     if q.ndim == 3:
         y = y.transpose(0, 2, 1, 3).reshape(s.batch, s.queries, s.q_heads * s.v_head)
     return y.astype(q.dtype, copy=False), key, value, kept[op.qk_matmul_output_mode].astype(q.dtype)
+
+
+@numpy_execution(FusedAttention)
+def fused_attention(op: FusedAttention, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    wide_q, wide_k, wide_v = (widened(x.transpose(perm) if perm else x) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
+    scores = np.matmul(wide_q, wide_k) * np.asarray(op.scale, wide_q.dtype)
+    if mask is not None:
+        scores = scores + widened(mask)
+    with np.errstate(invalid="ignore"):
+        weights = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
+        y = np.matmul(weights / weights.sum(axis=-1, keepdims=True), wide_v)
+    return (y.transpose(op.y_perm) if op.y_perm else y).astype(q.dtype, copy=False)
 
 
 @numpy_execution(RotaryEmbedding)

@@ -63,7 +63,7 @@ def _refuse(node: OnnxNode, *attributes: str, **inputs: Value | None) -> None:
 
 
 def _attend(node: OnnxNode, q: Value, k: Value, v: Value, added: Value | None, past_key: Value | None, past_value: Value | None):
-    """Attention on [N, L, H * D]; gives y, present key and value."""
+    """Attention on [N, L, H * D]; gives y, and where the node has more outputs than that, present key and value, and the scores."""
     heads = node.attribute("num_heads", int)
     op = Attention(
         q_num_heads=heads,
@@ -72,7 +72,8 @@ def _attend(node: OnnxNode, q: Value, k: Value, v: Value, added: Value | None, p
         scale=node.attribute("scale", float, 0.0) or None,
         qk_matmul_output_mode=2,
     )
-    return node.add(op, q, k, v, added, past_key, past_value, outputs=4)
+    inputs = (q, k, v, added, past_key, past_value)
+    return node.add(op, *inputs, outputs=4) if any(node.output_names[1:]) else (node.add(op, *inputs),)
 
 
 @importer("Attention", domain=DOMAIN)
@@ -99,11 +100,11 @@ def attention(
         past_key, past_value = (node.add(Gather(), past, node.constant(i, np.int64)) for i in range(2))
         total = node.add(Add(), total, _length(node, past, 3))
     seen = _mask(node, mask, x, total)
-    y, present_key, present_value, _ = _attend(node, q, k, v, _added(node, seen, attention_bias), past_key, past_value)
-    if len(node.output_names) < 2:
+    y, *present = _attend(node, q, k, v, _added(node, seen, attention_bias), past_key, past_value)
+    if not present:
         return y
     axis = _ints(node, 0)
-    return y, node.add(Concat(axis=0), *(node.add(Unsqueeze(), present, axis) for present in (present_key, present_value)))
+    return y, node.add(Concat(axis=0), *(node.add(Unsqueeze(), part, axis) for part in present[:2]))
 
 
 @importer("QAttention", domain=DOMAIN)

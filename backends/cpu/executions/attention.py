@@ -1,0 +1,278 @@
+"""Attention of float32 in one pass over the keys: the scores of a block of queries stay in the cache and are never stored as a whole."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.creators import creator
+from mnnx.backends.cpu.executions.pixel_product import round_up
+from mnnx.backends.cpu.kernel import kernel
+from mnnx.backends.cpu.kernels.attention_words import UNBOUNDED, AttentionRows, slot_parts
+from mnnx.backends.cpu.kernels.blocks import Pack
+from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.base import Op
+from mnnx.schema.records import Row
+
+_FLOAT32, _BOOL = np.dtype("float32"), np.dtype(bool)
+#: Queries that go through the keys together, and keys at a time, at most: more of them gain nothing where caches are larger.
+_BLOCK_ROWS, _BLOCK_KEYS = 32, 384
+#: More keys than this have v packed: rows that lie far apart push each other out of the L1 cache.
+_KEYS_IN_PLACE = 256
+#: So few queries are not padded to a whole tile.
+_SINGLE_ROWS = 2
+
+
+class Matrices(Row):
+    """The matrices of a tensor: the dims of their batch, rows and columns, and the strides of all of them in elements."""
+
+    batch: tuple[int, ...]
+    batch_strides: tuple[int, ...]
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], perm: tuple[int, ...] = ()) -> Matrices:
+        """Those of a dense tensor whose dims are taken in the order of `perm`."""
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        dims = [(shape[axis], strides[axis]) for axis in perm or range(len(shape))]
+        batch, ((rows, row_stride), (columns, column_stride)) = dims[:-2], dims[-2:]
+        return cls(tuple(n for n, _ in batch), tuple(s for _, s in batch), rows, columns, row_stride, column_stride)
+
+    def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
+        """The byte offset of each matrix of a batch to which this one broadcasts."""
+        return _spread(self.batch, self.batch_strides, batch) * itemsize
+
+
+class Problem(Row):
+    """y = softmax(scale * q @ k + mask) @ v, k given as [D, Lk]; query i sees the keys i + first … i + last. blind: what a query that sees
+    no key gets."""
+
+    q: Matrices
+    k: Matrices
+    v: Matrices
+    mask: Matrices | None
+    y: Matrices
+    scale: float
+    first: int = -UNBOUNDED
+    last: int = UNBOUNDED
+    blind: float = math.nan
+
+
+def _fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
+    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
+    inverse = tuple(int(i) for i in np.argsort(op.y_perm))
+    return Problem(
+        Matrices.of(q, op.q_perm),
+        Matrices.of(k, op.k_perm),
+        Matrices.of(v, op.v_perm),
+        None if mask is None else Matrices.of((1,) * (2 - len(mask)) + mask),
+        # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
+        Matrices.of(outputs[0].shape, inverse),
+        op.scale,
+    )
+
+
+def _reason_against_fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype != _FLOAT32:
+        return "only float32 is native"
+    p = _fused(op, inputs, outputs)
+    if p.mask is not None and (p.mask.columns != p.k.columns or p.mask.rows not in (1, p.q.rows)):
+        return "the mask must have a number for each key"
+    rows_dense = all(m.column_stride == 1 or m.columns == 1 for m in (p.q, p.v, p.y))
+    return None if rows_dense and 1 in (p.k.row_stride, p.k.column_stride) else "rows of q, k, v and y must be dense"
+
+
+@creator(FusedAttention, supports=_reason_against_fused)
+def create_fused(op: FusedAttention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return AttentionExecution(op, backend, _fused(op, inputs, outputs))
+
+
+def _plain(op: Attention, inputs: Specs) -> Problem:
+    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
+    s = op.sizes(q, k, v)
+    group = s.q_heads // s.kv_heads
+
+    def heads(kv: int, grouped: int, length: int, size: int) -> Matrices:
+        if len(q) == 4:
+            return Matrices.of((s.batch, kv, grouped, length, size))
+        return Matrices.of((s.batch, length, kv, grouped, size), (0, 2, 3, 1, 4))
+
+    keys = heads(s.kv_heads, 1, s.keys, s.head)
+    if mask is not None:
+        mask = (1,) * (4 - len(mask)) + mask
+        mask = Matrices.of((mask[0], *((s.kv_heads, group) if mask[1] > 1 else (1, 1)), *mask[2:]))
+    return Problem(
+        heads(s.kv_heads, group, s.queries, s.head),
+        keys._replace(rows=keys.columns, columns=keys.rows, row_stride=keys.column_stride, column_stride=keys.row_stride),
+        heads(s.kv_heads, 1, s.keys, s.v_head),
+        mask,
+        heads(s.kv_heads, group, s.queries, s.v_head),
+        1 / math.sqrt(s.head) if op.scale is None else op.scale,
+        -op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
+        min(0 if op.is_causal else UNBOUNDED, op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
+        0.0,
+    )
+
+
+def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str | None:
+    if any(spec.dtype != _FLOAT32 for spec in inputs[:3]):
+        return "only float32 is native"
+    if any(spec is not None for spec in (*inputs[4:], *outputs[1:])):
+        return "with past keys, lengths or further results it isn't native"
+    if op.softcap > 0 or op.softmax_precision not in (None, _FLOAT32):
+        return "softcap and softmax_precision aren't native"
+    mask, keys = inputs[3] if len(inputs) > 3 else None, inputs[1].shape[-2] if inputs[1].rank == 4 else inputs[1].shape[1]
+    if mask is not None and (mask.dtype not in (_FLOAT32, _BOOL) or mask.shape[-1] != keys):
+        return "the mask must be float32 or bool, with a number for each key"
+    return None
+
+
+@creator(Attention, supports=_reason_against_plain)
+def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return AttentionExecution(op, backend, _plain(op, inputs))
+
+
+class AttentionExecution(Execution):
+    """Packs k (times the scale) and v in panels, then blocks of queries go through them."""
+
+    def __init__(self, op: Op, backend, problem: Problem):
+        super().__init__(op, backend)
+        self.problem, self.tiling = problem, Tiling.of(backend.target)
+        p, columns = problem, self.tiling.columns
+        batches = [m.batch for m in (p.q, p.k, p.v, p.mask) if m is not None]
+        self.batch = np.broadcast_shapes(*batches)
+        self.empty = 0 in (*self.batch, p.q.rows, p.v.columns)
+        self.k_bytes, self.v_bytes = (4 * m.rows * _up(m.columns, columns) for m in (p.k, p.v))  # of an item's panels
+        #: Whole vectors of v's rows are read where they lie, unless they are many and read often.
+        rare = p.v.rows <= _KEYS_IN_PLACE or p.q.rows <= self.tiling.rows
+        self.v_in_place = rare and (p.v.column_stride == 1 or p.v.columns == 1) and p.v.columns % self.tiling.lanes == 0
+        self._divide()
+
+    def _divide(self) -> None:
+        """Into blocks of queries and of keys: a block's scores and its keys and values fit half of the L2 cache."""
+        p, tiling, backend = self.problem, self.tiling, self.backend
+        queries, keys, items = max(1, p.q.rows), max(1, p.k.columns), math.prod(self.batch)
+        work = items * queries * keys * (p.q.columns + p.v.columns) / tiling.lanes
+        self.chunks = backend.chunks(work)
+        per_item = -(-self.chunks // max(1, items))
+        rows = min(_BLOCK_ROWS, _up(-(-queries // per_item), tiling.rows))
+        self.block_rows = queries if queries <= _SINGLE_ROWS else rows
+        half = backend.target.caches[1] // 2
+        most = half // (4 * (self.block_rows + p.q.columns + p.v.columns)) // tiling.columns * tiling.columns
+        most = max(4 * tiling.columns, min(most, _BLOCK_KEYS // tiling.columns * tiling.columns))
+        self.block_keys = min(_up(keys, tiling.columns), most)
+        parts = slot_parts(self.block_rows, self.block_keys, p.q.columns, _up(p.v.columns, tiling.columns))
+        self.slot_bytes = round_up(sum(parts))
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        if self.empty:
+            return 0
+        return sum(self._packed_bytes()) + self.backend.threads * self.slot_bytes
+
+    def _packed_bytes(self) -> tuple[int, int]:
+        p = self.problem
+        v_items = 0 if self.v_in_place else math.prod(p.v.batch)
+        return round_up(math.prod(p.k.batch) * self.k_bytes), round_up(v_items * self.v_bytes)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        if self.empty:
+            return
+        p, tiling, backend = self.problem, self.tiling, self.backend
+        mask = inputs[3] if p.mask is not None else None
+        k = address_of(scratch)
+        k_bytes, v_bytes = self._packed_bytes()
+        self._pack(address_of(inputs[1]), p.k, k)
+        if self.v_in_place:
+            v, v_stride, v_panel = address_of(inputs[2]), 4 * p.v.row_stride, 4 * tiling.columns
+        else:
+            v, v_stride, v_panel = k + k_bytes, 4 * tiling.columns, 4 * tiling.columns * p.v.rows
+            self._pack(address_of(inputs[2]), p.v, v)
+        mask_bytes = 0 if mask is None else mask.dtype.itemsize
+        items = np.zeros((math.prod(self.batch), 5), np.int64)
+        items[:, 0] = p.q.items(self.batch)
+        items[:, 1] = _packed_items(p.k.batch, self.batch, self.k_bytes)
+        items[:, 2] = p.v.items(self.batch) if self.v_in_place else _packed_items(p.v.batch, self.batch, self.v_bytes)
+        if mask is not None:
+            items[:, 3] = p.mask.items(self.batch, mask_bytes)
+        items[:, 4] = p.y.items(self.batch)
+        flags, zeros = np.zeros(backend.threads, np.int64), np.zeros(tiling.columns, _FLOAT32)
+        block = AttentionRows(
+            q=address_of(inputs[0]),
+            q_stride=4 * p.q.row_stride,
+            k=k,
+            v=v,
+            v_stride=v_stride,
+            v_panel=v_panel,
+            mask=0 if mask is None else address_of(mask),
+            mask_stride=0 if mask is None or p.mask.rows == 1 else mask_bytes * p.mask.row_stride,
+            mask_bytes=mask_bytes,
+            y=address_of(outputs[0]),
+            y_stride=4 * p.y.row_stride,
+            items=address_of(items),
+            batch=len(items),
+            queries=p.q.rows,
+            keys=p.k.columns,
+            head=p.q.columns,
+            v_head=p.v.columns,
+            first=p.first,
+            last=p.last,
+            block_rows=self.block_rows,
+            block_keys=self.block_keys,
+            factor=float32_bits(p.scale),
+            blind=float32_bits(p.blind),
+            zeros=address_of(zeros),
+            flags=address_of(flags),
+            slots=backend.threads,
+            memory=k + k_bytes + v_bytes,
+            slot_bytes=self.slot_bytes,
+        )
+        tasks = len(items) * -(-p.q.rows // self.block_rows)
+        keep = (items, flags, zeros)
+        backend.commands.record(kernel("attention.rows", **tiling.parameters), arguments(*block), min(tasks, self.chunks), keep)
+
+    def _pack(self, source: int, matrices: Matrices, target: int) -> None:
+        """Records how the panels of a right operand are made."""
+        m, tiling, count = matrices, self.tiling, math.prod(matrices.batch)
+        panels = -(-m.columns // tiling.columns)
+        if not m.rows or not panels:
+            return
+        items = m.items(m.batch)
+        dense = m.column_stride == 1 or m.columns == 1
+        block = Pack(
+            b=source,
+            depth_stride=4 * m.row_stride,
+            column_stride=4 if dense else 4 * m.column_stride,
+            panels=target,
+            depth=m.rows,
+            columns=m.columns,
+            batch=count,
+            items=address_of(items),
+            factor=float32_bits(1.0),
+        )
+        chunks = min(count * panels, self.backend.chunks(count * m.rows * m.columns / 4))
+        self.backend.commands.record(kernel("gemm.pack", vectors=tiling.vectors, lanes=tiling.lanes), arguments(*block), chunks, items)
+
+
+def _up(count: int, grain: int) -> int:
+    return -(-count // grain) * grain
+
+
+def _spread(dims: tuple[int, ...], strides: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+    """Where each item of a broadcast batch lies, by the strides of the dims."""
+    offsets = np.zeros(dims, np.int64)
+    for axis, (count, stride) in enumerate(zip(dims, strides, strict=True)):
+        offsets += (np.arange(count) * stride).reshape(-1, *(1,) * (len(dims) - axis - 1))
+    return np.broadcast_to(offsets, batch).reshape(-1)
+
+
+def _packed_items(dims: tuple[int, ...], batch: tuple[int, ...], nbytes: int) -> np.ndarray:
+    """The byte offsets of packed matrices that lie one after another."""
+    return np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), batch).reshape(-1) * nbytes
