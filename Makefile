@@ -14,6 +14,7 @@ $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -m venv $(VENV) || { echo "on Debian: apt-get install python3-venv"; exit 1; }
 	$(INSTALL) --upgrade pip
 	$(INSTALL) --editable ".[convert]"
+	@$(BIN)/python -m compileall -q __init__.py errors.py schema interpreter backends converter tools  # the first start is as quick as later ones
 	@touch $@
 
 $(VENV)/installed-dev: $(VENV)/installed
