@@ -43,7 +43,8 @@ def test_reduction(op_class, axes):
     for keepdims in (True, False):
         (result,) = native(op_class(keepdims=keepdims), x, np.array(axes, np.int64))
         expected = REDUCTIONS[op_class](x.astype(np.float64), axes, keepdims=keepdims)
-        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-5, strict=False)
+        rounding = 1e-7 * np.abs(x).sum(axes).max()  # of a sum whose terms nearly cancel
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=2e-5 + rounding, strict=False)
         assert result.shape == expected.shape
 
 
