@@ -131,8 +131,9 @@ def _within(value, low, high):
 @kernel_factory("attention.rows")
 def make_rows(rows, vectors, lanes, fma):
     """The blocks of queries of all items are shared out to the parts."""
-    tile3, tile2, tile1 = (make_tile(rows, n, lanes, fma, "") for n in (vectors, max(1, vectors - 1), 1))
-    single = make_tile(1, vectors, lanes, fma, "")
+    widths = (vectors, max(1, vectors - 1), 1)
+    tile3, tile2, tile1 = (make_tile(rows, n, lanes, fma, "") for n in widths)
+    single3, single2, single1 = (make_tile(1, n, lanes, fma, "") for n in widths)
     largest4, weigh4 = _make_largest(_TOGETHER, lanes), _make_weigh(_TOGETHER, lanes, fma)
     largest1, weigh1, scale = _make_largest(1, lanes), _make_weigh(1, lanes, fma), _make_scale(lanes)
     copy_block, fill = make_copy_block(lanes), make_fill(lanes)
@@ -141,20 +142,25 @@ def make_rows(rows, vectors, lanes, fma):
 
     @inlined
     def multiply(a, a_stride, b, b_stride, depth, zeros, c, c_stride, count, width, added):
-        """c = a @ b (+ c): `count` rows, one panel of which `width` columns count."""
-        residual, row = c if added else 0, 0
-        while row < count:
-            if count < rows:
-                single(a, a_stride, b, b_stride, depth, zeros, c, c_stride, residual, c_stride, zeros)
-            elif width > (vectors - 1) * lanes:
-                tile3(a, a_stride, b, b_stride, depth, zeros, c, c_stride, residual, c_stride, zeros)
+        """c = a @ b (+ c): `count` rows, whole tiles of them or fewer than a tile has; `width` columns, up to whole vectors, of a panel."""
+        step = 1 if count < rows else rows
+        for row in range(0, count, step):
+            a_row, c_row = a + row * a_stride, c + row * c_stride
+            residual = c_row if added else 0
+            if width > (vectors - 1) * lanes:
+                if step == 1:
+                    single3(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
+                else:
+                    tile3(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
             elif width > lanes:
-                tile2(a, a_stride, b, b_stride, depth, zeros, c, c_stride, residual, c_stride, zeros)
+                if step == 1:
+                    single2(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
+                else:
+                    tile2(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
+            elif step == 1:
+                single1(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
             else:
-                tile1(a, a_stride, b, b_stride, depth, zeros, c, c_stride, residual, c_stride, zeros)
-            step = 1 if count < rows else rows
-            a, c, row = a + step * a_stride, c + step * c_stride, row + step
-            residual = c if added else 0
+                tile1(a_row, a_stride, b, b_stride, depth, zeros, c_row, c_stride, residual, c_stride, zeros)
 
     def attend(args, part, parts):
         (
