@@ -158,12 +158,11 @@ def _is_cubic(value: Value, x: Value) -> bool:
         return False
     for term in total.inputs:
         if other_input(total, term) is x:
-            cube = _scaled(made_by(term, Mul), 0.044715)
-            power = made_by(cube, Pow)
-            if power is not None and power.inputs[0] is x and is_close(power.inputs[1], 3):
-                return True
-            product = made_by(cube, Mul)
-            if product is not None and _factors(product)[0].count(x) == 3:
+            product = made_by(term, Mul)
+            factors, number = _factors(product) if product is not None else ([], 0.0)
+            power = made_by(factors[0], Pow) if len(factors) == 1 else None
+            is_cube = factors.count(x) == len(factors) == 3 or (power is not None and power.inputs[0] is x and is_close(power.inputs[1], 3))
+            if is_cube and abs(number - 0.044715) < 1e-5:
                 return True
     return False
 

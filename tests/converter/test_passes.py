@@ -121,6 +121,22 @@ MODELS = {
         {"Gelu": 1},
         {"Gelu": 1},
     ),
+    "activation-recognition of Gelu with products for the cube": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float k = {0.044715}, float c = {0.7978845608}, float one = {1}, float half = {0.5}>
+        { n = Neg(x)
+          p = Mul(k, n)
+          q = Mul(n, p)
+          r = Mul(n, q)
+          s = Add(n, r)
+          t = Mul(c, s)
+          u = Tanh(t)
+          a = Add(one, u)
+          h = Mul(half, a)
+          y = Mul(n, h) }""",
+        {"Gelu": 1},
+        {"Neg": 1, "Gelu": 1},
+    ),
     "layer-norm-recognition": (
         """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {-1}, float two = {2}, float epsilon = {0.00001}, float[8] gamma, float[8] beta>
