@@ -15,7 +15,8 @@ from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.executions.quantization import record_linear
 from mnnx.backends.cpu.executions.recurrent import RecurrentExecution
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import DynamicRange, Recurrent, RecurrentBytes
+from mnnx.backends.cpu.kernels.blocks import DynamicRange
+from mnnx.backends.cpu.kernels.recurrent_words import Recurrent, RecurrentBytes
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.contrib_quantization import DynamicQuantizeLSTM

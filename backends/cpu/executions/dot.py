@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotSpread
+from mnnx.backends.cpu.kernels.dot_words import DotConvolution, DotSpread
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.schema.records import Row

@@ -11,7 +11,7 @@ from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.executions.dot import Weights, Zero, negated_zeros
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import DotPack, DotProduct, DotRows
+from mnnx.backends.cpu.kernels.dot_words import DotPack, DotProduct, DotRows
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec

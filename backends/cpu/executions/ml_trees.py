@@ -9,7 +9,7 @@ from mnnx.backends.cpu.arguments import address_of, arguments, array_of
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import TreeScores, TreeWalk
+from mnnx.backends.cpu.kernels.trees_words import TreeScores, TreeWalk
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.ml_trees import LEAF, MODES, TreeEnsemble, TreeEnsembleClassifier, TreeEnsembleRegressor, rows_of
 from mnnx.schema.records import Row

@@ -13,8 +13,9 @@ from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.executions.recurrent_plan import GateLayout, units
 from mnnx.backends.cpu.kernel import Kernel, kernel
-from mnnx.backends.cpu.kernels.blocks import Product, RecurrentStates, RecurrentUnit, epilogue
-from mnnx.backends.cpu.kernels.blocks import Recurrent as Block
+from mnnx.backends.cpu.kernels.blocks import Product, epilogue
+from mnnx.backends.cpu.kernels.recurrent_words import Recurrent as Block
+from mnnx.backends.cpu.kernels.recurrent_words import RecurrentStates, RecurrentUnit
 from mnnx.backends.cpu.tiling import Tiling, flushed
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent

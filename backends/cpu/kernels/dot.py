@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import DotRows
+from mnnx.backends.cpu.kernels.dot_words import DotRows
 from mnnx.backends.cpu.kernels.intrinsics import inlined, load_u8, share, store_i32, store_u8
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words

@@ -8,8 +8,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import DotConvolution, DotSpread, Geometry
+from mnnx.backends.cpu.kernels.blocks import Geometry
 from mnnx.backends.cpu.kernels.dot import group_of, make_dot_tile, make_shift_row, shifted_zero
+from mnnx.backends.cpu.kernels.dot_words import DotConvolution, DotSpread
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, share, store_i32, store_i64
 from mnnx.backends.cpu.kernels.packing import interleaved, make_copy_block
 from mnnx.backends.cpu.kernels.registry import kernel_factory

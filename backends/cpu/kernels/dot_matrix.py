@@ -8,9 +8,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import DotPack, DotProduct
 from mnnx.backends.cpu.kernels.dot import dot_words, group_of, make_dot_tile, shift, shifted_zero
 from mnnx.backends.cpu.kernels.dot_finish import make_finish
+from mnnx.backends.cpu.kernels.dot_words import DotPack, DotProduct
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, load_i64, load_u8, share, store_i32, store_u8
 from mnnx.backends.cpu.kernels.packing import interleaved, make_copy_block
 from mnnx.backends.cpu.kernels.registry import kernel_factory

@@ -6,7 +6,6 @@ of the blocks of hidden units. Where the blocks are cut, a unit is one stage, as
 
 from __future__ import annotations
 
-from mnnx.backends.cpu.kernels.blocks import Recurrent, RecurrentStates, RecurrentUnit
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, share
 from mnnx.backends.cpu.kernels.packing import make_copy, make_fill
 from mnnx.backends.cpu.kernels.recurrent_cell import (
@@ -17,6 +16,7 @@ from mnnx.backends.cpu.kernels.recurrent_cell import (
     make_step_product,
     make_write_states,
 )
+from mnnx.backends.cpu.kernels.recurrent_words import Recurrent, RecurrentStates, RecurrentUnit
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import load_words
 

@@ -11,10 +11,10 @@ import functools
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import Recurrent, RecurrentBytes, RecurrentUnit
 from mnnx.backends.cpu.kernels.dot import group_of
 from mnnx.backends.cpu.kernels.intrinsics import alloca, load_i32, share, store_i32
 from mnnx.backends.cpu.kernels.recurrent_cell import PHASES, make_step_product, make_write_states
+from mnnx.backends.cpu.kernels.recurrent_words import Recurrent, RecurrentBytes, RecurrentUnit
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, Loop, Vectors, ir, load_words

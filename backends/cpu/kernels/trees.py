@@ -7,7 +7,6 @@ that several walks go on in step until none moves.
 
 import numpy as np
 
-from mnnx.backends.cpu.kernels.blocks import TreeScores, TreeWalk
 from mnnx.backends.cpu.kernels.intrinsics import (
     absolute,
     inlined,
@@ -27,6 +26,7 @@ from mnnx.backends.cpu.kernels.intrinsics import (
 )
 from mnnx.backends.cpu.kernels.math import exp_f32, log_f32
 from mnnx.backends.cpu.kernels.registry import kernel_factory
+from mnnx.backends.cpu.kernels.trees_words import TreeScores, TreeWalk
 from mnnx.backends.cpu.kernels.vectors import load_words
 
 F = np.float32

@@ -1,5 +1,8 @@
 """Runs one op on the CPU backend's native execution, without an interpreter."""
 
+import ctypes
+import mmap
+
 import numpy as np
 
 from mnnx.backends.backend import SharedWeights
@@ -50,6 +53,20 @@ class Native:
     def run(self) -> list[np.ndarray | None]:
         self.commands.submit(0, len(self.commands))
         return [None if o is None else o.copy_to_host() for o in self.outputs]
+
+
+class Guarded(Native):
+    """The same with tensors that end (but for less than `ALIGNMENT` bytes) where a page begins that the process may not touch."""
+
+    ALIGNMENT = 64
+
+    def tensor(self, spec: Spec) -> DeviceTensor:
+        size = -(-spec.nbytes // self.ALIGNMENT) * self.ALIGNMENT
+        whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        memory = np.frombuffer(mmap.mmap(-1, whole + mmap.PAGESIZE), np.uint8)
+        guard = ctypes.c_void_p(memory.__array_interface__["data"][0] + whole)
+        assert ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+        return DeviceTensor("", spec, self.backend, memory[whole - size : whole - size + spec.nbytes])
 
 
 def native(op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1) -> np.ndarray:

@@ -1,11 +1,14 @@
 """Native attention: on threads, where a query sees nothing, and which forms of it are native."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.schema.ops.attention import Attention, FusedAttention
-from tests.backends.cpu.native import Native
+from tests.backends.cpu.native import Guarded, Native
 
 RNG = np.random.default_rng(11)
 
@@ -23,6 +26,18 @@ def test_attention_on_threads(threads: int, queries: int, keys: int, size: int) 
         for inputs in ((q, k, v), (q, k, v, mask), (q, k, v, f32(queries, keys))):
             wanted = registry.run(op, [x if x.dtype == bool else x.astype(np.float64) for x in inputs])[0]
             np.testing.assert_allclose(Native(op, *inputs, constants=(), threads=threads).run()[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="protects pages as Linux does")
+@pytest.mark.parametrize("queries", [1, 2, 3, 9])
+@pytest.mark.parametrize("size", [16, 32, 48])
+def test_nothing_is_read_beyond_the_tensors(queries: int, size: int) -> None:
+    """In a process of its own, which the system ends where it does."""
+    child = os.fork()
+    if child == 0:
+        y = Guarded(Attention(), f32(1, 2, queries, size), f32(1, 2, 5, size), f32(1, 2, 5, size), constants=()).run()[0]
+        os._exit(0 if np.isfinite(y).all() else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_query_that_sees_no_key_gets_what_its_op_says() -> None:
