@@ -59,6 +59,8 @@ class PreparedWeights:
 
     def _open(self, path: Path) -> None:
         try:
+            if not path.is_file():  # opening a pipe would wait for its writer
+                raise ValueError("it is no file")
             with open(path, "rb") as file:
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             index = _read_index(memory)

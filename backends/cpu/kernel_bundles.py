@@ -100,6 +100,8 @@ def _opened(folder: Path, prefixes: tuple[str, ...]) -> list[ctypes.CDLL]:
 def _open(path: Path) -> ctypes.CDLL | None:
     """None for a file of another machine, and, with a warning, for one that can't be loaded."""
     try:
+        if not path.is_file():  # opening a pipe would wait for its writer
+            raise OSError(f"{path} is no file")
         with open(path, "rb") as file:
             header = file.read(64)
             size = os.fstat(file.fileno()).st_size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -118,9 +120,10 @@ def test_a_damaged_index_is_left_out(model: Path, file: Path, position: int, cap
     assert f"the packed weights {file} are left out" in caplog.text
 
 
-def test_a_folder_of_that_name_is_left_out(model: Path, caplog) -> None:
+@pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])
+def test_what_is_no_file_is_left_out(model: Path, make: Callable[[Path], None], caplog) -> None:
     expected, _ = results(model)
-    prepared.beside_model(model, "x").mkdir()
+    make(prepared.beside_model(model, "x"))
     assert same(results(model)[0], expected)
     assert "are left out" in caplog.text
 

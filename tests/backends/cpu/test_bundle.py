@@ -96,6 +96,16 @@ def test_a_bundle_that_does_not_fit_is_left_out(made, tmp_path, monkeypatch, cap
     assert bool(caplog.records) == bool(message)
 
 
+def test_a_pipe_named_like_a_bundle_is_not_waited_for(made, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(kernel_bundles, "_OPEN", [])
+    monkeypatch.setattr(kernel_bundles, "_SEARCHED", set())
+    model = tmp_path / "model.mnnx"
+    os.mkfifo(kernel_bundles.beside_model(model, "pipe"))
+    kernel_bundles.search_beside(model)
+    assert not kernel_bundles._OPEN
+    assert "is no file" in caplog.text
+
+
 def test_the_index_says_what_is_inside(made):
     index = bundle.read_index(made[1])
     assert (index["level"], index["abi"], index["made_with"]["mnnx"]) == (Target.host().level.name, ABI, mnnx.__version__)
