@@ -64,7 +64,7 @@ class PreparedWeights:
             with open(path, "rb") as file:
                 memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             index = _read_index(memory)
-        except (OSError, ValueError, struct.error) as error:
+        except (OSError, ValueError) as error:
             log().warning("the packed weights %s are left out: %s", path, error)
             return
         if (index["model"], index["packings"]) != (self._model.fingerprint, _made_with()):
@@ -130,13 +130,18 @@ def _read_index(memory: mmap.mmap) -> dict[str, Any]:
     """Raises ValueError where the file is damaged or none of ours."""
     import json
 
-    magic, size, length, digest = _HEADER.unpack_from(memory)
-    if magic != _MAGIC:
+    if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError("they are none")
+    if len(memory) < _HEADER.size:
+        raise ValueError("they are cut short")
+    _, size, length, digest = _HEADER.unpack_from(memory)
     text = memory[_HEADER.size : _HEADER.size + length]
     if size != len(memory) or blake2b(text, digest_size=32).digest() != digest:
         raise ValueError("they are damaged or cut short")
-    return json.loads(text)
+    index = json.loads(text)
+    if not isinstance(index, dict) or not index.keys() >= {"model", "packings", "arrays"}:
+        raise ValueError("their index is none")
+    return index
 
 
 def _array(memory: mmap.mmap, dtype: str, shape: Sequence[int], offset: int) -> np.ndarray:

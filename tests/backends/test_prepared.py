@@ -14,6 +14,7 @@ import mnnx
 from mnnx.backends import prepared
 from mnnx.backends.backend import SharedWeights
 from mnnx.backends.cpu.target import Target
+from mnnx.schema.hashing import blake2b
 from mnnx.schema.writer import write_model
 from mnnx.tools.feeds import FeedOptions
 from mnnx.tools.kernels import plan
@@ -118,6 +119,16 @@ def test_a_damaged_index_is_left_out(model: Path, file: Path, position: int, cap
     file.write_bytes(data)
     assert same(results(model)[0], expected)
     assert f"the packed weights {file} are left out" in caplog.text
+
+
+@pytest.mark.parametrize("index", [b"[]", b"{}", b'{"model": 1}', b"no JSON"])
+def test_an_index_of_another_form_is_left_out(model: Path, index: bytes, caplog) -> None:
+    expected, _ = results(model)
+    size = prepared._HEADER.size + len(index)
+    header = prepared._HEADER.pack(prepared._MAGIC, size, len(index), blake2b(index, digest_size=32).digest())
+    prepared.beside_model(model, "x").write_bytes(header + index)
+    assert same(results(model)[0], expected)
+    assert "are left out" in caplog.text
 
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to("nowhere")])

@@ -45,7 +45,7 @@ def fused(op: FusedAttention):
         q, k, v = (x.astype(np.float64).transpose(perm or range(x.ndim)) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
         scores = op.scale * q @ k + mask
         with np.errstate(invalid="ignore"):
-            weights = np.exp(scores - np.max(scores, -1, keepdims=True))
+            weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
         y = weights / weights.sum(-1, keepdims=True) @ v
         return y.transpose(op.y_perm or range(y.ndim)).astype(np.float32)
 
@@ -64,6 +64,8 @@ for op, *inputs in (
     (FusedAttention(), f32(2, 1, 6), f32(2, 6, 5), f32(2, 5, 4), f32(4, 1)),
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), np.full((3, 5), -np.inf, np.float32)),
     (FusedAttention(), f32(2, 0, 6), f32(2, 6, 5), f32(2, 5, 4)),
+    (FusedAttention(), f32(2, 3, 6), f32(2, 6, 0), f32(2, 0, 4)),
+    (FusedAttention(), f32(2, 3, 6), f32(2, 6, 0), f32(2, 0, 4), f32(3, 1)),
 ):
     case(op, *inputs, reference=fused(op))
 

@@ -69,14 +69,16 @@ class Problem(Row):
 def _fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
     q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
     inverse = tuple(int(i) for i in np.argsort(op.y_perm))
+    keys = Matrices.of(k, op.k_perm)
     return Problem(
         Matrices.of(q, op.q_perm),
-        Matrices.of(k, op.k_perm),
+        keys,
         Matrices.of(v, op.v_perm),
         None if mask is None else Matrices.of((1,) * (2 - len(mask)) + mask),
         # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
         Matrices.of(outputs[0].shape, inverse),
         op.scale,
+        blind=math.nan if keys.columns else 0.0,  # the sum of no values
     )
 
 
