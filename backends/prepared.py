@@ -42,7 +42,7 @@ class PreparedWeights:
     """What files beside a model have."""
 
     def __init__(self, path: Path, model: Model):
-        self._model = model
+        self._path, self._model = path, model
         self._regions = _regions(model)
         self._found: dict[str, tuple[mmap.mmap, list]] = {}
         for file in _files(path) if model.fingerprint else ():
@@ -68,7 +68,11 @@ class PreparedWeights:
             log().warning("the packed weights %s are left out: %s", path, error)
             return
         if (index["model"], index["packings"]) != (self._model.fingerprint, _made_with()):
-            log().warning("the packed weights %s are left out: they were made for another file (mnnx kernels build makes new ones)", path)
+            log().warning(
+                "the packed weights %s are left out: they were made for another file (mnnx kernels build %s makes new ones)",
+                path,
+                self._path,
+            )
             return
         self._found.update({name: (memory, entry) for name, entry in index["arrays"].items()})
 
