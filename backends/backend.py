@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mnnx.backends.blocked import tensor_bytes
 from mnnx.backends.mapped import forget_pages
 from mnnx.backends.prepared import PreparedWeights
 from mnnx.backends.tensor import DeviceTensor
@@ -175,6 +176,8 @@ class Backend(ABC):
     threads: int = 1
     #: The width of its blocked layout's blocks (`backends/blocked.py`); 0: it has none.
     block_width: int = 0
+    #: What tensors' offsets in its memory are multiples of, in bytes.
+    alignment: int = 64
     #: Kernels that this process compiled for it, because no cache or bundle had them.
     kernels_compiled: int = 0
     #: Chooses between candidates by times, measured or read from a cache file; None: the cost model chooses.
@@ -197,6 +200,14 @@ class Backend(ABC):
     def execution_kind(cls, op_class: type[Op]) -> str:
         """How this device runs an op, for lists of what is supported: "native", "numpy", or "" where it doesn't, whatever the Specs."""
         return ""
+
+    def stored_bytes(self, spec: Spec, layout: int) -> int:
+        """What a tensor takes in its memory."""
+        return self.stored(tensor_bytes(spec, layout), spec.dtype)
+
+    def stored(self, nbytes: int, dtype: np.dtype) -> int:
+        """What so many bytes of a tensor take in its memory, where it may store a dtype as a narrower one."""
+        return nbytes
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
@@ -226,7 +237,11 @@ class Backend(ABC):
         """Gives back threads, queues and memory. The backend can't be used afterwards."""
 
 
-_BACKENDS: dict[str, Callable[..., Backend] | str] = {"cpu": "mnnx.backends.cpu.backend:CpuBackend"}
+_BACKENDS: dict[str, Callable[..., Backend] | str] = {
+    "cpu": "mnnx.backends.cpu.backend:CpuBackend",
+    "opencl": "mnnx.backends.opencl.backend:OpenClBackend",
+    "vulkan": "mnnx.backends.vulkan.backend:VulkanBackend",
+}
 
 
 def register_backend(name: str, creator: Callable[..., Backend] | str) -> None:

@@ -249,8 +249,14 @@ def evaluate(op: Op, *inputs: np.ndarray | None) -> np.ndarray:
 
 
 @functools.cache
+def names_of(text: str) -> frozenset[str]:
+    """The names in an expression, its functions' included."""
+    return frozenset(_compiled(text).co_names)
+
+
+@functools.cache
 def _compiled(text: str) -> CodeType:
     return compile(text, "<expression>", "eval")
 
 
-__all__ = ["FUNCTIONS", "TABLE", "Expression", "compute_dtype", "evaluate", "expression"]
+__all__ = ["FUNCTIONS", "TABLE", "Expression", "compute_dtype", "evaluate", "expression", "names_of"]

@@ -87,7 +87,8 @@ class ScheduleConfig(_Config):
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
     may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
     inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by measuring, where the interpreter's cache file
-    doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
+    doesn't know them, rather than by estimates; tune_seconds: what that may take in all. device: which one of a backend that may have several
+    (a GPU): its number, a part of its name, or its type ("gpu", "cpu"); None: the first GPU, else the first there is.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class ScheduleConfig(_Config):
         save_tensors: Sequence[str] = (),
         tune: bool = False,
         tune_seconds: float = 10.0,
+        device: int | str | None = None,
     ):
         super().__init__(
             backend=backend,
@@ -112,7 +114,10 @@ class ScheduleConfig(_Config):
             save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
             tune=tune,
             tune_seconds=tune_seconds,
+            device=device,
         )
+        if device is not None and (not isinstance(device, int | str) or isinstance(device, bool)):
+            raise InputError(f"ScheduleConfig.device must be a number, a name or a type of device, or None; it is {device!r}")
         for name in ("backend", "backup"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from mnnx.schema.records import Record, Row
 
-ALIGNMENT = 64
-
 
 class Buffer(Record):
     """A piece of the arena of `nbytes`, in use from step `first` to step `last` (both included)."""
@@ -27,22 +25,22 @@ class MemoryPlan(Row):
     lower_bound_bytes: int
 
 
-def plan_memory(buffers: list[Buffer]) -> MemoryPlan:
-    """Sets every buffer's offset."""
+def plan_memory(buffers: list[Buffer], alignment: int) -> MemoryPlan:
+    """Sets every buffer's offset, a multiple of `alignment`."""
     placed: list[Buffer] = []
     arena = 0
     for buffer in sorted(buffers, key=lambda b: -b.nbytes):
         offset = 0
-        size = _aligned(buffer.nbytes)
+        size = aligned(buffer.nbytes, alignment)
         for other in placed:  # kept in order of offset
             if other.first <= buffer.last and buffer.first <= other.last:
                 if other.offset - offset >= size:
                     break
-                offset = max(offset, other.offset + _aligned(other.nbytes))
+                offset = max(offset, other.offset + aligned(other.nbytes, alignment))
         buffer.offset = offset
         arena = max(arena, offset + size)
         _insert(placed, buffer)
-    return MemoryPlan(arena, _lower_bound(buffers))
+    return MemoryPlan(arena, _lower_bound(buffers, alignment))
 
 
 def _insert(placed: list[Buffer], buffer: Buffer) -> None:
@@ -50,11 +48,12 @@ def _insert(placed: list[Buffer], buffer: Buffer) -> None:
     placed.insert(position, buffer)
 
 
-def _lower_bound(buffers: list[Buffer]) -> int:
+def _lower_bound(buffers: list[Buffer], alignment: int) -> int:
     changes: dict[int, int] = {}
     for buffer in buffers:
-        changes[buffer.first] = changes.get(buffer.first, 0) + _aligned(buffer.nbytes)
-        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - _aligned(buffer.nbytes)
+        size = aligned(buffer.nbytes, alignment)
+        changes[buffer.first] = changes.get(buffer.first, 0) + size
+        changes[buffer.last + 1] = changes.get(buffer.last + 1, 0) - size
     alive = highest = 0
     for step in sorted(changes):
         alive += changes[step]
@@ -62,5 +61,5 @@ def _lower_bound(buffers: list[Buffer]) -> int:
     return highest
 
 
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+def aligned(nbytes: int, alignment: int) -> int:
+    return -(-nbytes // alignment) * alignment

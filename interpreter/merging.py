@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mnnx.interpreter.memory import ALIGNMENT
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.values import Values
 from mnnx.schema.ops.raster import FILL, Raster, Region
@@ -35,7 +34,7 @@ def _lies_there(values: Values, makers: dict[int, Step], step: Step, region: Reg
     source, target = step.inputs[region.source_index], step.outputs[0]
     itemsize = values.specs[target].dtype.itemsize
     offset = region.target_offset * itemsize
-    if region.source_offset or offset % ALIGNMENT or region.count * itemsize != values.nbytes(source):
+    if region.source_offset or offset % step.backend.alignment or region.count * itemsize != values.nbytes(source):
         return False
     root = values.root(source)
     if root not in makers or makers[root].backend is not step.backend or root == target:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from mnnx.backends.backend import Backend
-from mnnx.backends.blocked import tensor_bytes
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import LimitExceeded
-from mnnx.interpreter.memory import ALIGNMENT, Buffer, MemoryPlan, plan_memory
+from mnnx.interpreter.memory import Buffer, MemoryPlan, plan_memory
 from mnnx.interpreter.pipeline import Pipeline
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.unit import Unit
@@ -31,9 +30,9 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
     for backend in values.runtime.backends:
         mine = {i: b for i, b in buffers.items() if owners[i] is backend}
         working = [step for step in steps if step.working_memory and step.backend is backend]
-        plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *(step.working_memory for step in working)])
+        plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *(step.working_memory for step in working)], backend.alignment)
         _check_limit(values, plan)
-        arena = backend.allocate(max(plan.arena_bytes, ALIGNMENT)) if mine else None  # empty tensors have an address too
+        arena = backend.allocate(max(plan.arena_bytes, backend.alignment)) if mine or working else None  # empty tensors have an address too
         for index, buffer in mine.items():
             tensor = DeviceTensor(values.name(index), values.specs[index], backend, arena, buffer.offset, layout=values.layout(index))
             values.tensors[index] = tensor
@@ -67,15 +66,16 @@ def _lifetimes(
     owners: dict[int, Backend] = {}
     for index in values.fed:
         if values.on_device(index) and index in used:
-            buffers[index] = Buffer(values.nbytes(index), 0, used[index])
             owners[index] = values.runtime.main
+            buffers[index] = Buffer(values.stored_bytes(index, owners[index]), 0, used[index])
     for position, step in enumerate(steps):
         for slot, output in enumerate(step.outputs):
             index = values.root(output) if output >= 0 else -1  # a view of what is put together from it and others
             if index >= 0 and index not in buffers:
                 whole = slot == 0 and index == output
                 taken = _taken_over(values, step, position, used, buffers, owners) if whole else None
-                buffers[index] = Buffer(values.nbytes(index), position, used[index]) if taken is None else buffers[taken]
+                nbytes = values.stored_bytes(index, step.backend)
+                buffers[index] = Buffer(nbytes, position, used[index]) if taken is None else buffers[taken]
                 buffers[index].last = used[index]
                 owners[index] = step.backend
     return buffers, owners
@@ -89,7 +89,8 @@ def _taken_over(values: Values, step: Step, position: int, used: dict, buffers: 
         root = values.root(index) if index >= 0 else -1
         if root in buffers and owners[root] is step.backend and used[root] == position and buffers[root].last == position:
             alone = sum(values.root(i) == root for i in step.inputs if i >= 0) == 1
-            if alone and values.nbytes(root) == values.nbytes(output) and values.layout(index) == values.layout(output):
+            same = values.stored_bytes(root, step.backend) == values.stored_bytes(output, step.backend)
+            if alone and same and values.layout(index) == values.layout(output):
                 return root
     return None
 
@@ -111,7 +112,7 @@ def make_pipelines(values: Values, steps: Sequence[Step]) -> list[Pipeline]:
             if tensor.backend is backend:
                 return tensor
             if (index, id(backend)) not in copies:
-                memory = backend.allocate(tensor_bytes(tensor.spec, tensor.layout))
+                memory = backend.allocate(backend.stored_bytes(tensor.spec, tensor.layout))
                 copy = DeviceTensor(tensor.name, tensor.spec, backend, memory, layout=tensor.layout)
                 copies[index, id(backend)] = copy
                 transfers.append((tensor, copy))

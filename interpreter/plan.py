@@ -20,7 +20,7 @@ from mnnx.interpreter.geometry.region import piece
 from mnnx.interpreter.geometry.registry import rewrite
 from mnnx.interpreter.inlining import Inliner
 from mnnx.interpreter.layouts import assign_layouts
-from mnnx.interpreter.memory import ALIGNMENT, MemoryPlan
+from mnnx.interpreter.memory import MemoryPlan
 from mnnx.interpreter.merging import merge_copies
 from mnnx.interpreter.pipeline import Hooks, Pipeline
 from mnnx.interpreter.placement import make_pipelines, place
@@ -206,7 +206,7 @@ class Planner:
             return None
         root, first = self.values.views.get(node.inputs[found[0]], (node.inputs[found[0]], 0))
         offset = first + found[1] * raster.dtype.itemsize
-        return (root, offset) if offset % ALIGNMENT == 0 else None
+        return (root, offset) if offset % self.runtime.alignment == 0 else None
 
     def _add_step(self, node: Node, op: Op, inputs: Sequence[int], outputs: Sequence[int], movement: Movement | None = None) -> None:
         specs, results = ([None if i < 0 else self.values.specs[i] for i in indices] for indices in (inputs, outputs))

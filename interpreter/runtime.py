@@ -119,6 +119,11 @@ class Runtime:
         """Kernels that this process has compiled since the backends were made."""
         return sum(backend.kernels_compiled for backend in self.backends)
 
+    @cached_property
+    def alignment(self) -> int:
+        """What views must begin at a multiple of, in bytes, on any of the backends."""
+        return max(backend.alignment for backend in self.backends)
+
     @property
     def main(self) -> Backend:
         return self.backends[0]

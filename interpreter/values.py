@@ -71,6 +71,10 @@ class Values:
         """What it takes in its layout."""
         return tensor_bytes(self.specs[index], self.layout(index))
 
+    def stored_bytes(self, index: int, backend: Backend) -> int:
+        """What it takes in its layout on a backend."""
+        return backend.stored_bytes(self.specs[index], self.layout(index))
+
     def root(self, index: int) -> int:
         """The value in whose memory it lies, itself where it is no view."""
         while index in self.views:
@@ -93,7 +97,7 @@ class Values:
         if index in self.views:
             source, offset = self.views[index]
             base = self.tensor(source, backend)
-            place = base.offset + offset
+            place = base.offset + base.backend.stored(offset, spec.dtype)
             tensor = DeviceTensor(self.name(index), spec, base.backend, base.memory, place, layout=self.layout(index))
             self.tensors[index] = tensor
             return tensor

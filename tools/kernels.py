@@ -88,7 +88,8 @@ def build_command(
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
 def list_command(as_json: bool) -> None:
     """List the bundles of the package and of the cache folder, and what was compiled on this machine."""
-    from mnnx.backends.cpu import bundle, kernel_bundles, kernel_cache
+    from mnnx.backends import kernel_cache
+    from mnnx.backends.cpu import bundle, kernel_bundles
     from mnnx.errors import BackendError
     from mnnx.tools.tables import print_json, print_table, size
 
@@ -148,7 +149,8 @@ def info_command(bundle: str | None, names: bool, as_json: bool) -> None:
 @command.command("clear", cls=Command)
 def clear_command() -> None:
     """Remove the cache folder's kernels and bundles. What is needed again will be compiled again."""
-    from mnnx.backends.cpu import kernel_bundles, kernel_cache
+    from mnnx.backends import kernel_cache
+    from mnnx.backends.cpu import kernel_bundles
     from mnnx.tools.tables import size
 
     folders = [folder for folder in (kernel_cache.default_folder() / "kernels", kernel_bundles.cache_folder()) if folder.is_dir()]
@@ -211,7 +213,8 @@ def _target(name: str) -> Target:
 
 
 def _describe(target: Target) -> dict[str, Any]:
-    from mnnx.backends.cpu import kernel_bundles, kernel_cache
+    from mnnx.backends import kernel_cache
+    from mnnx.backends.cpu import kernel_bundles
     from mnnx.backends.cpu.target import BOARDS, LEVELS
 
     level = target.level

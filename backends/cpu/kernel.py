@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from mnnx.backends.cpu import kernel_bundles, kernel_cache
+from mnnx.backends import kernel_cache
+from mnnx.backends.cpu import kernel_bundles
 from mnnx.backends.cpu.target import Level, Target
 from mnnx.errors import BackendError
 from mnnx.schema.hashing import blake2b

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from mnnx.backends.cpu import kernel_cache
+from mnnx.backends import kernel_cache
 from mnnx.schema.log import log
 
 _PACKAGE = Path(__file__).with_name("bundles")

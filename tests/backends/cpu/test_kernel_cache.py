@@ -9,10 +9,10 @@ import pytest
 from mnnx.backends.cpu import kernel as kernels
 from mnnx.backends.cpu.compiler import compile_kernel
 from mnnx.backends.cpu.elf import undefined_symbols
-from mnnx.backends.cpu.kernel_cache import KernelCache
 from mnnx.backends.cpu.kernels.intrinsics import load_i64, store_i64
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.target import Target
+from mnnx.backends.kernel_cache import KernelCache
 from mnnx.errors import BackendError
 
 RUN = """

@@ -1,0 +1,133 @@
+"""What a session's backend is on any GPU: executions from the shared factory, tensors in device memory, weights packed once."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
+from mnnx.backends.blocked import block, blocked_shape, unblock
+from mnnx.backends.gpu import creators
+from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.base import Op, Spec
+
+_FLOAT32, _FLOAT16, _BOOL = np.dtype("float32"), np.dtype("float16"), np.dtype("bool")
+_STORAGES = {
+    _FLOAT32: "float",
+    _FLOAT16: "half",
+    _BOOL: "bool",
+    **{np.dtype(name): short for name, short in (("int32", "int"), ("uint32", "uint"), ("int8", "char"), ("uint8", "uchar"))},
+    **{np.dtype(name): short for name, short in (("int16", "short"), ("uint16", "ushort"))},
+}
+
+
+class GpuBackend(Backend):
+    """`half`: whether float32 tensors are stored as halves (precision "low"); they are computed with as float32 all the same."""
+
+    commands: GpuCommandList
+
+    def __init__(self, device: Device, config: Any, shared: SharedWeights):
+        self.device = device
+        self.half = config.backend_config.precision == "low" and device.has_half
+        self.block_width = device.profile.block
+        self.alignment = device.alignment * (2 if self.half else 1)  # of what would be float32
+        self._shared = shared
+        self._compiled_before = device.compiled
+        self.commands = self.new_commands()
+
+    @property
+    def kernels_compiled(self) -> int:
+        return self.device.compiled - self._compiled_before
+
+    # ---- executions
+    def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
+        found = creators.find(type(op))
+        reason = "no execution" if found is None else found[1](op, inputs, outputs) or self._too_large([*inputs, *outputs])
+        if reason is None:
+            needed = found[0](op, self, inputs, outputs).kernels(inputs, outputs)
+            missing = next((kernel for kernel in needed if not self.device.has(kernel)), None)
+            reason = None if missing is None else f"the {missing} isn't among those compiled ahead of time"
+        return None if reason is None else f"{op.name}: {reason}"
+
+    def _too_large(self, specs: Specs) -> str | None:
+        for spec in specs:
+            if spec is not None and self.stored_bytes(spec, 0) > self.device.largest:
+                return f"{spec} is larger than the {self.device.largest >> 20} MiB that one argument of a kernel can hold here"
+        return None
+
+    def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
+        return creators.find(type(op))[0](op, self, inputs, outputs)
+
+    @classmethod
+    def execution_kind(cls, op_class: type[Op]) -> str:
+        return "native" if creators.find(op_class) is not None else ""
+
+    # ---- storage
+    def storage(self, dtype: np.dtype) -> str:
+        """How kernels name the storage of a dtype (`source.STORAGES`)."""
+        return "half" if self.half and dtype == _FLOAT32 else _STORAGES[dtype]
+
+    def stored(self, nbytes: int, dtype: np.dtype) -> int:
+        return nbytes // 2 if self.half and dtype == _FLOAT32 else nbytes
+
+    def _to_storage(self, array: np.ndarray) -> np.ndarray:
+        array = np.ascontiguousarray(array)
+        return array.astype(_FLOAT16) if self.half and array.dtype == _FLOAT32 else array
+
+    # ---- memory
+    def allocate(self, nbytes: int) -> Memory:
+        return self.device.allocate(max(nbytes, self.alignment))
+
+    def constant(self, name: str, array: np.ndarray) -> DeviceTensor:
+        """It reaches the device when a kernel asks for it (`memory_of`): most weights are packed, and needed there in that form alone."""
+        return DeviceTensor(name, Spec(array.dtype, array.shape), self, None, 0, array)
+
+    def memory_of(self, tensor: DeviceTensor) -> Memory:
+        if tensor.memory is None:
+            tensor.memory = self.packed("plain", tensor.constant, lambda array: array)
+        return tensor.memory
+
+    def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], np.ndarray]) -> Memory:
+        """`pack(array)` for a weight, on the device, made once for all sessions of the model; `key` names the way of packing."""
+        return self._shared.get((self.device.identity, self.half, key), array, lambda given: self._placed(pack(given)))
+
+    def _placed(self, array: np.ndarray) -> Memory:
+        stored = self._to_storage(array)
+        memory = self.allocate(stored.nbytes)
+        if stored.nbytes:
+            self.device.write(memory, 0, stored)
+        return memory
+
+    def table(self, values: np.ndarray) -> Memory:
+        """An array for one execution alone, as it is, such as a table of offsets."""
+        values = np.ascontiguousarray(values)
+        memory = self.allocate(values.nbytes)
+        if values.nbytes:
+            self.device.write(memory, 0, values)
+        return memory
+
+    def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
+        if array.size:
+            self.write(self.memory_of(tensor), tensor.offset, self._to_storage(block(array, tensor.layout) if tensor.layout else array))
+
+    def download(self, tensor: DeviceTensor) -> np.ndarray:
+        if tensor.constant is not None:
+            return tensor.constant.copy()
+        shape = blocked_shape(tensor.shape, tensor.layout) if tensor.layout else tensor.shape
+        array = np.empty(shape, _FLOAT16 if self.half and tensor.dtype == _FLOAT32 else tensor.dtype)
+        if array.size:
+            self.read(tensor.memory, tensor.offset, array)
+        array = array.astype(tensor.dtype, copy=False)
+        return unblock(array, tensor.shape[1]) if tensor.layout else array
+
+    @abstractmethod
+    def write(self, memory: Memory, offset: int, array: np.ndarray) -> None:
+        """Contiguous host array → device, in order with what is submitted; the array may change when this returns."""
+
+    @abstractmethod
+    def read(self, memory: Memory, offset: int, array: np.ndarray) -> None:
+        """Device → contiguous host array, when all that was submitted is done."""

@@ -1,0 +1,30 @@
+"""Which of several devices is meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mnnx.errors import BackendUnavailable
+
+_TYPES = ("gpu", "cpu", "accelerator", "other")
+
+
+def choose(api: str, devices: Sequence[tuple[str, str]], wanted: int | str | None) -> int:
+    """The place of the wanted one among (name, type): a number, a type, or a part of a name; None: the first GPU, else the first.
+
+    Raises BackendUnavailable, listing all.
+    """
+    if wanted is None:
+        return next((i for i, (_, kind) in enumerate(devices) if kind == "gpu"), 0)
+    if isinstance(wanted, str) and wanted.isdecimal():
+        wanted = int(wanted)
+    if isinstance(wanted, int):
+        fitting = [wanted] if 0 <= wanted < len(devices) else []
+    elif wanted.lower() in _TYPES:
+        fitting = [i for i, (_, kind) in enumerate(devices) if kind == wanted.lower()]
+    else:
+        fitting = [i for i, (name, _) in enumerate(devices) if wanted.lower() in name.lower()]
+    if not fitting:
+        known = "; ".join(f"{i}: {name}, {kind}" for i, (name, kind) in enumerate(devices))
+        raise BackendUnavailable(f"there is no {api} device {wanted!r}; there are {known}")
+    return fitting[0]

@@ -1,0 +1,52 @@
+"""How products end: their activation, chosen at run time, so that no kernel needs a variant for each."""
+
+from __future__ import annotations
+
+from mnnx.schema.ops.fused import ACTIVATIONS
+
+#: The parameters that a kernel with `activate` takes, in this order, from `activation_params`.
+PARAMS = "int activation, float activation_a, float activation_b"
+
+_NUMBERS = {name: number for number, name in enumerate(ACTIVATIONS)}
+
+# erf: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within 1.5e-7.
+_TEXT = """
+T activate(int kind, float a, float b, T v) {
+    if (kind == @) return v;
+    if (kind == @Relu) return max(v, 0.0f);
+    if (kind == @Clip) return min(max(v, a), b);
+    if (kind == @LeakyRelu) return max(v, 0.0f) + a * min(v, 0.0f);
+    if (kind == @HardSigmoid) return clamp(a * v + b, 0.0f, 1.0f);
+    if (kind == @HardSwish) return v * clamp(v * 0.16666667f + 0.5f, 0.0f, 1.0f);
+    if (kind == @Sigmoid) return 1.0f / (1.0f + exp(-v));
+    if (kind == @Swish) return v / (1.0f + exp(-a * v));
+    if (kind == @Tanh) return 1.0f - 2.0f / (exp(2.0f * v) + 1.0f);
+    if (kind == @Elu) return max(v, 0.0f) + a * (exp(min(v, 0.0f)) - 1.0f);
+    if (kind == @Gelu) {
+        T x = abs_of(v) * 0.70710678f;
+        T t = 1.0f / (1.0f + 0.3275911f * x);
+        T tail = t * (0.254829592f + t * (-0.284496736f + t * (1.421413741f + t * (-1.453152027f + t * 1.061405429f)))) * exp(-x * x);
+        return 0.5f * (v + abs_of(v) * (1.0f - tail));
+    }
+    if (kind == @GeluTanh) {
+        T u = 0.79788456f * (v + 0.044715f * v * v * v);
+        return v * (1.0f - 1.0f / (exp(2.0f * u) + 1.0f));
+    }
+    T e = exp(min(v, 20.0f));
+    return v * (e * (e + 2.0f)) / (e * (e + 2.0f) + 2.0f);
+}
+"""
+
+
+def activate(width: int) -> str:
+    """The function `activate(activation, activation_a, activation_b, v)` for vectors of that width."""
+    text = _TEXT.replace("T ", "float " if width == 1 else f"float{width} ")
+    for name, number in sorted(_NUMBERS.items(), key=lambda item: -len(item[0])):
+        text = text.replace(f"@{name})", f"{number})")
+    return text
+
+
+def activation_params(activation: str, parameters: tuple[float, ...]) -> list[int | float]:
+    """What a kernel takes as PARAMS. Raises KeyError for an activation that `activate` doesn't know."""
+    a, b = (*parameters, 0.0, 0.0)[:2]
+    return [_NUMBERS[activation], float(a), float(b)]

@@ -1,0 +1,14 @@
+"""The base of executions that may need kernels which a device lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from mnnx.backends.backend import Execution, Specs
+from mnnx.backends.gpu.kernel import Kernel
+
+
+class GpuExecution(Execution):
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        """Those that it will ask for and that may not exist, where kernels are compiled ahead of time."""
+        return ()

@@ -1,0 +1,1 @@
+"""Kernels' sources: one file per family. Only what compiles kernels imports these."""

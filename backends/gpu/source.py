@@ -1,0 +1,67 @@
+"""Kernels of GPUs, written once: what a Source says becomes OpenCL C (`backends/opencl/language.py`) or GLSL (`backends/vulkan/language.py`).
+
+A body is C of the kind that both languages share: int, uint, float and bool, vectors `floatN` of any width (OpenCL) or of 2 and 4 (GLSL),
+fixed arrays, for, if, return, functions without pointers. Beside it stand:
+
+    gid(0)  gid(1)  gid(2)      a work item's index; there may be more items than wanted, so guard it
+    lid(0)  group(0)  local_size(0)   its index in its work group, the group's index, how many items a group has
+    load_x(i)                   element i of buffer x, as a float (or vector of floats) whatever its storage, as an int, as a bool
+    store_y(i, v)               writes it, converted to its storage
+    madd(a, b, c)               a * b + c, rounded once or twice
+    splatN(x)                   a vector with x in every lane (N as in floatN)
+    barrier_local()             waits for the group, and makes its shared memory visible
+
+and the parameters by their names. `lane(width, i)` names a lane of a vector in both languages.
+"""
+
+from __future__ import annotations
+
+from mnnx.schema.records import Row
+
+#: Storage types of buffers. A bool lies in one byte; int64 is two ints, the low one first.
+STORAGES = ("float", "half", "int", "uint", "char", "uchar", "short", "ushort", "bool")
+
+
+class Buffer(Row):
+    """A kernel's argument in device memory. One index moves `width` elements of `storage`; `writes`: whether the kernel changes it."""
+
+    name: str
+    storage: str
+    width: int = 1
+    writes: bool = False
+
+
+class Source(Row):
+    """A kernel. params: "int n, float alpha", at most 32 of them. shared: arrays of the work group, as (type, name, count).
+    local: the size of a work group where nobody chooses another."""
+
+    buffers: tuple[Buffer, ...]
+    params: str
+    body: str
+    functions: str = ""
+    shared: tuple[tuple[str, str, int], ...] = ()
+    local: tuple[int, int, int] = (64, 1, 1)
+
+    @property
+    def parameters(self) -> list[tuple[str, str]]:
+        """(type, name) of each parameter."""
+        return [(text.split()[0], text.split()[1]) for text in self.params.split(",") if text.strip()]
+
+
+def reads(name: str, storage: str, width: int = 1) -> Buffer:
+    return Buffer(name, storage, width)
+
+
+def writes(name: str, storage: str, width: int = 1) -> Buffer:
+    return Buffer(name, storage, width, True)
+
+
+#: Storages of float32 tensors: in full, and where precision may be low.
+FLOATS = ("float", "half")
+#: The block width of devices for which kernels are compiled ahead of time.
+AHEAD_BLOCK = 4
+
+
+def lane(width: int, index: int) -> str:
+    """The suffix that picks a lane of a vector: ".y"."""
+    return "." + "xyzw"[index] if width <= 4 else f".s{index:x}"

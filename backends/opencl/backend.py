@@ -1,0 +1,47 @@
+"""OpenCL as a backend."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.backend import SharedWeights
+from mnnx.backends.gpu.backend import GpuBackend
+from mnnx.backends.opencl.commands import OpenClCommandList
+from mnnx.backends.opencl.device import OpenClMemory, open_device
+from mnnx.errors import BackendError
+
+
+class OpenClBackend(GpuBackend):
+    """A session's queue on a device."""
+
+    name = "opencl"
+
+    def __init__(self, config: Any, shared: SharedWeights):
+        """Raises BackendUnavailable where there is no driver, or not the device that `config.device` asks for."""
+        device = open_device(config.device)
+        self.queue = device.cl.CommandQueue(device.context)
+        self._pid = os.getpid()
+        super().__init__(device, config, shared)
+
+    def new_commands(self) -> OpenClCommandList:
+        self.commands = OpenClCommandList(self)
+        return self.commands
+
+    def write(self, memory: OpenClMemory, offset: int, array: np.ndarray) -> None:
+        self._copy(memory.buffer, array, dst_offset=offset)
+
+    def read(self, memory: OpenClMemory, offset: int, array: np.ndarray) -> None:
+        self._copy(array, memory.buffer, src_offset=offset)
+
+    def _copy(self, target: Any, source: Any, **offsets: int) -> None:
+        cl = self.device.cl
+        try:
+            cl.enqueue_copy(self.queue, target, source, is_blocking=True, **offsets)
+        except cl.Error as error:
+            raise BackendError(f"the OpenCL device failed ({error}): make a new session") from error
+
+    def release(self) -> None:
+        self.queue.finish()

@@ -1,0 +1,67 @@
+"""OpenCL's command list: kernels with their arguments set, enqueued in order on the session's queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mnnx.backends.gpu.device import GpuCommandList, Memory
+from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import BackendError
+
+if TYPE_CHECKING:
+    from mnnx.backends.opencl.backend import OpenClBackend
+
+_SCALARS = {"int": np.int32, "uint": np.uint32, "float": np.float32}
+
+
+class OpenClCommandList(GpuCommandList):
+    def __init__(self, backend: OpenClBackend):
+        self._backend = backend
+        self._enqueue = backend.device.cl.enqueue_nd_range_kernel
+        self._units: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
+        self._kept: list[Any] = []
+
+    def __len__(self) -> int:
+        return len(self._units)
+
+    def record(
+        self,
+        kernel: Kernel,
+        buffers: Sequence[DeviceTensor | Memory],
+        params: Sequence[int | float],
+        size: Sequence[int],
+        local: tuple[int, int, int] | None = None,
+    ) -> None:
+        source = kernel.source
+        if len(buffers) != len(source.buffers) or len(params) != len(source.parameters):
+            raise ValueError(f"{kernel} takes {len(source.buffers)} buffers and ({source.params}), not {len(buffers)} and {params}")
+        local = (local or source.local)[: len(size)]
+        device_kernel = self._backend.device.kernel(kernel)
+        for place, buffer in enumerate(buffers):
+            device_kernel.set_arg(place, self._piece(buffer))
+        for place, ((kind, _), value) in enumerate(zip(source.parameters, params, strict=True), len(buffers)):
+            device_kernel.set_arg(place, _SCALARS[kind](value))
+        rounded = tuple(-(-n // step) * step for n, step in zip(size, local, strict=True))
+        self._units.append((device_kernel, rounded, local))
+        self._kept.append(buffers)
+
+    def _piece(self, buffer: DeviceTensor | Memory) -> Any:
+        if not isinstance(buffer, DeviceTensor):
+            return buffer.buffer
+        return self._backend.memory_of(buffer).piece(buffer.offset, max(1, self._backend.stored_bytes(buffer.spec, buffer.layout)))
+
+    def submit(self, first: int, last: int) -> None:
+        cl, queue, enqueue = self._backend.device.cl, self._backend.queue, self._enqueue
+        position = first
+        try:
+            for position in range(first, last):
+                kernel, size, local = self._units[position]
+                enqueue(queue, kernel, size, local)
+            queue.flush()
+        except cl.Error as error:
+            self.failed = position
+            raise BackendError(f"the OpenCL device failed ({error}): make a new session; less memory or smaller inputs may help") from error

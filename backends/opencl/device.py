@@ -1,0 +1,124 @@
+"""OpenCL devices: which there are, their limits, their memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from mnnx.backends.gpu.choice import choose
+from mnnx.backends.gpu.device import Device, Memory
+from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.gpu.profile import profile_of
+from mnnx.errors import BackendError, BackendUnavailable
+
+_INSTALL = "install a driver with its ICD (on Debian: pocl-opencl-icd runs on any CPU)"
+
+
+class OpenClMemory(Memory):
+    """A cl.Buffer, and the pieces of it that kernels were given."""
+
+    def __init__(self, buffer: Any, nbytes: int):
+        self.buffer = buffer
+        self.nbytes = nbytes
+        self._pieces: dict[tuple[int, int], Any] = {}
+
+    def piece(self, offset: int, nbytes: int) -> Any:
+        """A sub-buffer; the whole where it is that."""
+        if offset == 0:
+            return self.buffer
+        if (offset, nbytes) not in self._pieces:
+            self._pieces[offset, nbytes] = self.buffer.get_sub_region(offset, nbytes)
+        return self._pieces[offset, nbytes]
+
+    def free(self) -> None:
+        self._pieces.clear()
+        if self.buffer is not None:
+            self.buffer.release()
+            self.buffer = None
+
+
+class OpenClDevice(Device):
+    """A device with its context, which all sessions of the process share."""
+
+    def __init__(self, cl: Any, handle: Any):
+        from mnnx.backends.opencl.programs import Programs
+
+        self.cl = cl
+        self.handle = handle
+        platform = handle.platform
+        self.identity = f"{platform.name} {platform.version}, {handle.name}, driver {handle.driver_version}"
+        self.profile = profile_of(f"{handle.vendor} {handle.name} {platform.name}")
+        self.alignment = max(64, handle.mem_base_addr_align // 8)
+        self.largest = handle.max_mem_alloc_size
+        try:
+            self.context = cl.Context([handle])
+        except cl.Error as error:
+            raise BackendUnavailable(f"the OpenCL device {self.identity} can't be opened: {error}") from error
+        self._queue = cl.CommandQueue(self.context)
+        self._programs = Programs(self)
+
+    @property
+    def compiled(self) -> int:
+        return self._programs.compiled
+
+    def has(self, kernel: Kernel) -> bool:
+        return True
+
+    def kernel(self, kernel: Kernel) -> Any:
+        """A cl.Kernel of its own, whose arguments nobody else sets."""
+        return self._programs.kernel(kernel)
+
+    def allocate(self, nbytes: int) -> OpenClMemory:
+        cl = self.cl
+        if nbytes > self.largest:
+            raise BackendError(f"{nbytes} bytes in one piece are more than the OpenCL device gives ({self.largest}): use smaller inputs")
+        try:
+            return OpenClMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
+        except (cl.MemoryError, cl.Error) as error:
+            raise BackendError(
+                f"the OpenCL device has no memory left for {nbytes} bytes ({error}): use smaller inputs, or release sessions"
+            ) from error
+
+    def write(self, memory: OpenClMemory, offset: int, array: np.ndarray) -> None:
+        self.cl.enqueue_copy(self._queue, memory.buffer, array, dst_offset=offset, is_blocking=True)
+
+
+_DEVICES: dict[tuple[str, int], OpenClDevice] = {}
+_LOCK = threading.Lock()
+
+
+def open_device(wanted: int | str | None) -> OpenClDevice:
+    """The device of that number, name (or a part of it) or type ("gpu", "cpu", "accelerator"); None: a GPU if there is one.
+
+    Raises BackendUnavailable, saying what there is.
+    """
+    try:
+        import pyopencl as cl
+    except ImportError as error:
+        raise BackendUnavailable(f"the backend opencl needs the package pyopencl (pip install 'mnnx[opencl]'): {error}") from error
+    try:
+        platforms = cl.get_platforms()
+    except cl.Error as error:
+        raise BackendUnavailable(f"no OpenCL driver was found ({error}): {_INSTALL}") from error
+    found = []
+    for platform in platforms:
+        try:
+            found += [(platform, device) for device in platform.get_devices()]
+        except cl.Error:  # this platform's way to say that it has none
+            continue
+    if not found:
+        names = ", ".join(platform.name for platform in platforms) or "none"
+        raise BackendUnavailable(
+            f"no OpenCL device was found (platforms: {names}): {_INSTALL}; PoCL shows none where it can't write its cache (POCL_CACHE_DIR)"
+        )
+    kinds = {cl.device_type.GPU: "gpu", cl.device_type.CPU: "cpu", cl.device_type.ACCELERATOR: "accelerator"}
+    rows = [(f"{device.name} ({platform.name})", kinds.get(device.type & ~1, "other")) for platform, device in found]
+    index = choose("OpenCL", rows, wanted)
+    platform, device = found[index]
+    with _LOCK:
+        key = (platform.name, device.int_ptr)
+        if key not in _DEVICES:
+            _DEVICES[key] = OpenClDevice(cl, device)
+        return _DEVICES[key]

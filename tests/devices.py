@@ -1,0 +1,25 @@
+"""Which backends this machine can test."""
+
+from __future__ import annotations
+
+import functools
+
+from mnnx.backends.backend import SharedWeights, create_backend
+from mnnx.errors import BackendUnavailable
+from mnnx.interpreter.config import ScheduleConfig
+
+GPU_BACKENDS = ("opencl", "vulkan")
+
+
+@functools.cache
+def missing(backend: str) -> str | None:
+    """Why a backend can't be used here; None where it can."""
+    try:
+        create_backend(backend, ScheduleConfig(backend=backend), SharedWeights()).release()
+    except (BackendUnavailable, ModuleNotFoundError) as error:
+        return str(error)
+    return None
+
+
+def gpu_backends() -> list[str]:
+    return [name for name in GPU_BACKENDS if missing(name) is None]
