@@ -87,8 +87,8 @@ class ScheduleConfig(_Config):
     backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
     may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
     inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by measuring, where the interpreter's cache file
-    doesn't know them, rather than by estimates; tune_seconds: what that may take in all. device: which one of a backend that may have several
-    (a GPU): its number, a part of its name, or its type ("gpu", "cpu"); None: the first GPU, else the first there is.
+    doesn't know them, rather than by estimates; tune_seconds: what that may take in all. device: which one,
+    of a backend that may have several: its number, a part of its name, or its type ("gpu", "cpu"); None: the first GPU, else the first.
     """
 
     def __init__(

@@ -60,4 +60,7 @@ class GpuCommandList(CommandList):
         size: Sequence[int],
         local: tuple[int, int, int] | None = None,
     ) -> None:
-        """Adds a kernel with its arguments, for at least `size` (1 … 3 dims) work items, in groups of `local` (None: as the kernel says)."""
+        """Adds a kernel with its arguments, for at least `size` (1 … 3 dims) work items.
+
+        local: the work items of a group (None: as the kernel says).
+        """

@@ -1,4 +1,4 @@
-"""Kernels of GPUs, written once: what a Source says becomes OpenCL C (`backends/opencl/language.py`) or GLSL (`backends/vulkan/language.py`).
+"""Kernels of GPUs, written once: a Source becomes OpenCL C (`backends/opencl/language.py`) or GLSL (`backends/vulkan/language.py`).
 
 A body is C of the kind that both languages share: int, uint, float and bool, vectors `floatN` of any width (OpenCL) or of 2 and 4 (GLSL),
 fixed arrays, for, if, return, functions without pointers. Beside it stand:
@@ -7,8 +7,10 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     lid(0)  group(0)  local_size(0)   its index in its work group, the group's index, how many items a group has
     load_x(i)                   element i of buffer x, as a float (or vector of floats) whatever its storage, as an int, as a bool
     store_y(i, v)               writes it, converted to its storage
+    to_float(x)  to_int(x)      converted, truncated towards zero
+    abs_of(x)                   of a float or a vector
     madd(a, b, c)               a * b + c, rounded once or twice
-    splatN(x)                   a vector with x in every lane (N as in floatN)
+    splatN(x)  pack2(a, b)  pack4(a, b, c, d)    vectors (N as in floatN)
     barrier_local()             waits for the group, and makes its shared memory visible
 
 and the parameters by their names. `lane(width, i)` names a lane of a vector in both languages.

@@ -13,6 +13,8 @@ _PRELUDE = """\
 #define local_size(d) ((int)get_local_size(d))
 #define barrier_local() barrier(CLK_LOCAL_MEM_FENCE)
 #define madd(a, b, c) mad(a, b, c)
+#define to_float(x) convert_float(x)
+#define to_int(x) convert_int(x)
 #define abs_of(x) fabs(x)
 #define splat2(x) ((float2)(x))
 #define splat4(x) ((float4)(x))
