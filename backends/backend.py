@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -150,6 +151,12 @@ class CommandList(ABC):
     def submit(self, first: int, last: int) -> None:
         """Runs the commands first … last-1 in order and returns when their results can be read by later submissions."""
 
+    def submit_timed(self, first: int, last: int) -> int:
+        """As `submit`, and waits; returns how many nanoseconds the device was at it."""
+        start = time.perf_counter_ns()
+        self.submit(first, last)
+        return time.perf_counter_ns() - start
+
     def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
         """Runs all commands for the iterations first … last-1 of a loop. Returns how far it came, and whether the loop goes on."""
         for iteration in range(first, last):
@@ -178,6 +185,8 @@ class Backend(ABC):
     block_width: int = 0
     #: What tensors' offsets in its memory are multiples of, in bytes.
     alignment: int = 64
+    #: Whether one of several devices can be chosen; then its creator takes `device`, a number, a type or a part of a name as text.
+    has_devices: bool = False
     #: Kernels that this process compiled for it, because no cache or bundle had them.
     kernels_compiled: int = 0
     #: Chooses between candidates by times, measured or read from a cache file; None: the cost model chooses.
@@ -266,8 +275,17 @@ def backend_names() -> list[str]:
 
 
 def create_backend(name: str, config: Any, shared: Any) -> Backend:
-    """A new Backend of that name. Raises BackendUnavailable for an unknown name, or where its driver or device is missing."""
-    return backend_creator(name)(config, shared)
+    """A new Backend of that name, which may be followed by a colon and a device's number, type or a part of its name.
+
+    Raises BackendUnavailable for an unknown name, or where its driver or device is missing.
+    """
+    name, _, device = name.partition(":")
+    creator = backend_creator(name)
+    if not device:
+        return creator(config, shared)
+    if not getattr(creator, "has_devices", False):
+        raise BackendUnavailable(f"the backend {name} has no devices to choose from: write {name!r} alone")
+    return creator(config, shared, device=device)
 
 
 def backend_creator(name: str) -> Callable[..., Backend]:

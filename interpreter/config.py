@@ -84,11 +84,11 @@ def _cpu_ids(values: Any) -> tuple[int, ...]:
 class ScheduleConfig(_Config):
     """What `Interpreter.create_session` wants to know.
 
-    backend: the device to run on; backup: the device for ops that `backend` doesn't support. num_threads: 0 takes the CPUs this process
-    may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
+    backend: the device to run on, "cpu", "opencl" or "vulkan"; where there may be several, with a number, a type or a part of a name:
+    "opencl:1", "vulkan:gpu", "opencl:mali" (without: the first GPU, else the first). backup: the device for ops that `backend` doesn't
+    support. num_threads: 0 takes the CPUs this process may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use (empty: any). save_tensors: names of tensors
     inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by measuring, where the interpreter's cache file
-    doesn't know them, rather than by estimates; tune_seconds: what that may take in all. device: which one,
-    of a backend that may have several: its number, a part of its name, or its type ("gpu", "cpu"); None: the first GPU, else the first.
+    doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
     """
 
     def __init__(
@@ -102,7 +102,6 @@ class ScheduleConfig(_Config):
         save_tensors: Sequence[str] = (),
         tune: bool = False,
         tune_seconds: float = 10.0,
-        device: int | str | None = None,
     ):
         super().__init__(
             backend=backend,
@@ -114,10 +113,7 @@ class ScheduleConfig(_Config):
             save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
             tune=tune,
             tune_seconds=tune_seconds,
-            device=device,
         )
-        if device is not None and (not isinstance(device, int | str) or isinstance(device, bool)):
-            raise InputError(f"ScheduleConfig.device must be a number, a name or a type of device, or None; it is {device!r}")
         for name in ("backend", "backup"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")

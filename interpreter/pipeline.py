@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from mnnx.backends.backend import Backend, Repetition
 from mnnx.backends.tensor import DeviceTensor
@@ -56,31 +57,27 @@ class Pipeline:
         for source, copy in self.transfers:
             copy.copy_from_host(source.copy_to_host())
         if hooks is None:
-            self._submit(0, len(self.commands))
+            self._blaming(self.commands.submit, 0, len(self.commands))
             return
         for unit in self.units:
             info = unit.info
             hooks.before(unit.inputs, info)
-            self._submit(unit.first, unit.last)
-            hooks.after(unit.outputs, info)
+            nanoseconds = self._blaming(self.commands.submit_timed, unit.first, unit.last)
+            hooks.after(unit.outputs, info._replace(nanoseconds=nanoseconds))
 
     def repeat(self, loop: Repetition, first: int, last: int) -> tuple[int, bool]:
         """Runs all units for the iterations first … last-1 of a loop. Returns how far it came, and whether the loop goes on."""
-        try:
-            return self.commands.repeat(loop, first, last)
-        except Exception as error:
-            self._blame_unit(error)
-            raise
+        return self._blaming(self.commands.repeat, loop, first, last)
 
-    def _submit(self, first: int, last: int) -> None:
+    def _blaming(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """What the function gives for the arguments; an error is one of the unit whose command failed, where the device can tell."""
         try:
-            self.commands.submit(first, last)
+            return function(*arguments)
         except Exception as error:
             self._blame_unit(error)
             raise
 
     def _blame_unit(self, error: Exception) -> None:
-        """Raises an error about the unit whose command failed, where the device can tell."""
         failed = self.commands.failed
         for unit in self.units:
             if failed is not None and unit.first <= failed < unit.last:

@@ -64,9 +64,11 @@ def _lifetimes(
         used.update({i: len(steps) for i in values.fed if i in used})
     buffers: dict[int, Buffer] = {}
     owners: dict[int, Backend] = {}
+    readers = {values.root(i): step.backend for step in reversed(steps) for i in step.inputs if i >= 0}
+    on_main = {values.root(i) for step in steps for i in step.inputs if i >= 0 and step.backend is values.runtime.main}
     for index in values.fed:
         if values.on_device(index) and index in used:
-            owners[index] = values.runtime.main
+            owners[index] = values.runtime.main if index in on_main else readers.get(index, values.runtime.main)
             buffers[index] = Buffer(values.stored_bytes(index, owners[index]), 0, used[index])
     for position, step in enumerate(steps):
         for slot, output in enumerate(step.outputs):

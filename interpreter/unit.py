@@ -33,12 +33,14 @@ class HostValue:
 
 
 class OperatorInfo(Row):
-    """What a callback is told of the op that is about to run, or has run. flops: see `Op.flops`."""
+    """What a callback is told of the op that is about to run, or has run. flops: see `Op.flops`. nanoseconds: how long
+    the device was at it, where it has run on one."""
 
     name: str
     type: str
     backend: str
     flops: int = 0
+    nanoseconds: int = 0
 
     def getName(self) -> str:  # noqa: N802 - PyMNN's names
         return self.name

@@ -90,7 +90,7 @@ class Timeline:
 
     def after(self, tensors: Sequence[Tensor | None], info: OperatorInfo) -> None:
         """A callback of `Session.run_with_callbacks`."""
-        end = time.perf_counter_ns()
+        end = self._start + info.nanoseconds if info.nanoseconds else time.perf_counter_ns()
         self.runs[-1].append((self._start, end))
         if len(self.runs) == 1:
             self.ops.append(_describe(info, self._inputs, tensors))

@@ -28,6 +28,7 @@ _STORAGES = {
 class GpuBackend(Backend):
     """`half`: whether float32 tensors are stored as halves (precision "low"); they are computed with as float32 all the same."""
 
+    has_devices = True
     commands: GpuCommandList
 
     def __init__(self, device: Device, config: Any, shared: SharedWeights):

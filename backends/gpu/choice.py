@@ -9,17 +9,15 @@ from mnnx.errors import BackendUnavailable
 _TYPES = ("gpu", "cpu", "accelerator", "other")
 
 
-def choose(api: str, devices: Sequence[tuple[str, str]], wanted: int | str | None) -> int:
-    """The place of the wanted one among (name, type): a number, a type, or a part of a name; None: the first GPU, else the first.
+def choose(api: str, devices: Sequence[tuple[str, str]], wanted: str) -> int:
+    """The place of the wanted one among (name, type): a number, a type, or a part of a name; "": the first GPU, else the first.
 
     Raises BackendUnavailable, listing all.
     """
-    if wanted is None:
+    if not wanted:
         return next((i for i, (_, kind) in enumerate(devices) if kind == "gpu"), 0)
-    if isinstance(wanted, str) and wanted.isdecimal():
-        wanted = int(wanted)
-    if isinstance(wanted, int):
-        fitting = [wanted] if 0 <= wanted < len(devices) else []
+    if wanted.isdecimal():
+        fitting = [int(wanted)] if int(wanted) < len(devices) else []
     elif wanted.lower() in _TYPES:
         fitting = [i for i, (_, kind) in enumerate(devices) if kind == wanted.lower()]
     else:

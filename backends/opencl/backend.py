@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,12 +19,17 @@ class OpenClBackend(GpuBackend):
 
     name = "opencl"
 
-    def __init__(self, config: Any, shared: SharedWeights):
-        """Raises BackendUnavailable where there is no driver, or not the device that `config.device` asks for."""
-        device = open_device(config.device)
-        self.queue = device.cl.CommandQueue(device.context)
-        self._pid = os.getpid()
-        super().__init__(device, config, shared)
+    def __init__(self, config: Any, shared: SharedWeights, device: str = ""):
+        """Raises BackendUnavailable where there is no driver, or not that device."""
+        found = open_device(device)
+        self.queue = found.cl.CommandQueue(found.context)
+        super().__init__(found, config, shared)
+
+    @cached_property
+    def timing_queue(self) -> Any:
+        """Another one, which measures what it does; used only while the first is idle."""
+        cl = self.device.cl
+        return cl.CommandQueue(self.device.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
 
     def new_commands(self) -> OpenClCommandList:
         self.commands = OpenClCommandList(self)
@@ -37,6 +42,7 @@ class OpenClBackend(GpuBackend):
         self._copy(array, memory.buffer, src_offset=offset)
 
     def _copy(self, target: Any, source: Any, **offsets: int) -> None:
+        self.device.owner.check()
         cl = self.device.cl
         try:
             cl.enqueue_copy(self.queue, target, source, is_blocking=True, **offsets)
@@ -44,4 +50,5 @@ class OpenClBackend(GpuBackend):
             raise BackendError(f"the OpenCL device failed ({error}): make a new session") from error
 
     def release(self) -> None:
-        self.queue.finish()
+        if self.device.owner.is_here:
+            self.queue.finish()

@@ -55,13 +55,25 @@ class OpenClCommandList(GpuCommandList):
         return self._backend.memory_of(buffer).piece(buffer.offset, max(1, self._backend.stored_bytes(buffer.spec, buffer.layout)))
 
     def submit(self, first: int, last: int) -> None:
-        cl, queue, enqueue = self._backend.device.cl, self._backend.queue, self._enqueue
+        self._run(self._backend.queue, first, last).flush()
+
+    def submit_timed(self, first: int, last: int) -> int:
+        self._backend.queue.finish()
+        queue = self._backend.timing_queue
+        events: list[Any] = []
+        self._run(queue, first, last, events).finish()
+        return sum(event.profile.end - event.profile.start for event in events)
+
+    def _run(self, queue: Any, first: int, last: int, events: list[Any] | None = None) -> Any:
+        self._backend.device.owner.check()
+        cl, enqueue = self._backend.device.cl, self._enqueue
         position = first
         try:
             for position in range(first, last):
-                kernel, size, local = self._units[position]
-                enqueue(queue, kernel, size, local)
-            queue.flush()
+                event = enqueue(queue, *self._units[position])
+                if events is not None:
+                    events.append(event)
+            return queue
         except cl.Error as error:
             self.failed = position
             raise BackendError(f"the OpenCL device failed ({error}): make a new session; less memory or smaller inputs may help") from error

@@ -10,6 +10,7 @@ import numpy as np
 from mnnx.backends.gpu.choice import choose
 from mnnx.backends.gpu.device import Device, Memory
 from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.gpu.process import Owner
 from mnnx.backends.gpu.profile import profile_of
 from mnnx.errors import BackendError, BackendUnavailable
 
@@ -50,6 +51,7 @@ class OpenClDevice(Device):
         platform = handle.platform
         self.identity = f"{platform.name} {platform.version}, {handle.name}, driver {handle.driver_version}"
         self.profile = profile_of(f"{handle.vendor} {handle.name} {platform.name}")
+        self.owner = Owner(f"the OpenCL device {handle.name}")
         self.alignment = max(64, handle.mem_base_addr_align // 8)
         self.largest = handle.max_mem_alloc_size
         try:
@@ -89,11 +91,13 @@ _DEVICES: dict[tuple[str, int], OpenClDevice] = {}
 _LOCK = threading.Lock()
 
 
-def open_device(wanted: int | str | None) -> OpenClDevice:
-    """The device of that number, name (or a part of it) or type ("gpu", "cpu", "accelerator"); None: a GPU if there is one.
+def open_device(wanted: str) -> OpenClDevice:
+    """The device of that number, name (or a part of it) or type ("gpu", "cpu", "accelerator"); "": a GPU if there is one.
 
     Raises BackendUnavailable, saying what there is.
     """
+    for device in _DEVICES.values():
+        device.owner.check()
     try:
         import pyopencl as cl
     except ImportError as error:
