@@ -4,6 +4,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
+GPU_RUNTIMES := pocl-opencl-icd mesa-vulkan-drivers libvulkan1 vulkan-validationlayers
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
@@ -21,13 +22,23 @@ $(VENV)/installed-dev: $(VENV)/installed
 	$(INSTALL) --editable ".[convert,dev]"
 	@touch $@
 
+# OpenCL and Vulkan on the CPU, for the tests of those backends. What can't be installed is skipped there, and said.
+$(VENV)/gpu-runtimes: $(VENV)/installed
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+		DEBIAN_FRONTEND=noninteractive sh -c "apt-get update -qq && apt-get install -y -qq --no-install-recommends $(GPU_RUNTIMES)" >/dev/null \
+			|| echo "GPU backends are not tested: apt-get can't install $(GPU_RUNTIMES)"; \
+	else \
+		echo "GPU backends are tested where their runtimes are installed (as root, apt-get install $(GPU_RUNTIMES))"; \
+	fi
+	@touch $@
+
 demo: $(VENV)/installed  ## Reads the text of examples/sample.png with two converted models
 	$(BIN)/python examples/read_text.py
 
-test: $(VENV)/installed-dev  ## The fast tests
+test: $(VENV)/installed-dev $(VENV)/gpu-runtimes  ## The fast tests
 	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
 
-test-slow: $(VENV)/installed-dev  ## The tests that take minutes: all conformance cases, trained models, mutations
+test-slow: $(VENV)/installed-dev $(VENV)/gpu-runtimes  ## The tests that take minutes: all conformance cases, trained models, mutations
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
 lint: $(VENV)/installed-dev
