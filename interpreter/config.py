@@ -86,9 +86,9 @@ class ScheduleConfig(_Config):
 
     backend: the device to run on, "cpu", "opencl" or "vulkan"; where there may be several, with a number, a type or a part of a name:
     "opencl:1", "vulkan:gpu", "opencl:mali" (without: the first GPU, else the first). backup: the device for ops that `backend` doesn't
-    support. num_threads: 0 takes the CPUs this process may use. cpu_ids: CPUs to pin worker threads to, of those that the process may
-    use (empty: any). save_tensors: names of tensors inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by measuring, where the interpreter's cache file
-    doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
+    support. num_threads: 0 takes the CPUs this process may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use
+    (empty: any). save_tensors: names of tensors inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by
+    measuring, where the interpreter's cache file doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
     """
 
     def __init__(

@@ -22,8 +22,11 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from mnnx.backends.tuning_file import TuningFile
     from mnnx.interpreter.interpreter import Interpreter
+    from mnnx.interpreter.later import LaterRuns
 
 NO_ERROR = 0
 CALL_BACK_STOP = 11
@@ -47,6 +50,7 @@ class Session:
         self._busy = threading.Lock()
         self._user: int | None = None  # the thread that holds it
         self._pid = os.getpid()
+        self._later: LaterRuns | None = None
         values = self._graph.values
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
         self.inputs = NamedTensors("input", (SessionTensor(values[i]) for i in self._graph.inputs))
@@ -65,6 +69,26 @@ class Session:
         never filled, LimitExceeded for a model that asks for too much.
         """
         self._enter()
+        try:
+            return self._run(feed, outputs, None)
+        finally:
+            self._leave()
+
+    def run_async(self, feed: Mapping[str, Any] | None = None, outputs: Sequence[str] | None = None) -> Future:
+        """As `run`, in a thread of the session's own: a Future of what `run` returns, or raises. Don't change the feed's arrays before.
+
+        Runs asked for so are done one after the other, in their order, each as soon as nobody else uses the session.
+        """
+        self._notice_fork()
+        self._check_alive()
+        if self._later is None:
+            from mnnx.interpreter.later import LaterRuns
+
+            self._later = LaterRuns(self._run_later)
+        return self._later.submit(feed, outputs)
+
+    def _run_later(self, feed: Mapping[str, Any] | None, outputs: Sequence[str] | None) -> dict[str, Any]:
+        self._enter(wait=True)
         try:
             return self._run(feed, outputs, None)
         finally:
@@ -252,11 +276,14 @@ class Session:
     def release(self) -> None:
         """Gives back memory and threads; the session can't be used afterwards. Releasing twice is fine.
 
-        Waits for a run in another thread; raises SessionStateError in a callback of its own run.
+        Waits for a run in another thread, and cancels those of `run_async` that have not begun; raises SessionStateError in a callback of
+        its own run.
         """
         self._notice_fork()
         if self._user == threading.get_ident():
             raise SessionStateError("a callback can't release the session that calls it; return False, and release it after the run")
+        if self._later is not None:
+            self._later.close()
         with self._busy:
             runtime, self._runtime = self._runtime, None
             self._runners.clear()
@@ -275,13 +302,13 @@ class Session:
         if self._pid != os.getpid():
             self._pid, self._busy, self._user = os.getpid(), threading.Lock(), None
 
-    def _enter(self) -> None:
-        """Takes the session for a call of the present thread; `_leave` gives it back."""
+    def _enter(self, wait: bool = False) -> None:
+        """Takes the session for a call of the present thread; `_leave` gives it back. `wait`: until nobody else has it."""
         self._notice_fork()
         thread = threading.get_ident()
         if self._user == thread:
             raise SessionStateError("a callback can't use the session that calls it; make another session for that")
-        if not self._busy.acquire(blocking=False):
+        if not self._busy.acquire(blocking=wait):
             raise SessionStateError("the session is in use by another thread; create one session per thread")
         self._user = thread
         if self._runtime is None:

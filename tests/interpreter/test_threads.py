@@ -18,6 +18,10 @@ from tests.networks import SMALL, feed_for
 HEAD = '<ir_version: 8, opset_import: ["" : 18]>'
 MODEL = HEAD + "g (float[n] x) => (float[n] y) { a = Relu(x) y = Exp(a) }"
 X = np.ones(3, np.float32)
+MODEL_OF_RUNS = """
+<ir_version: 10, opset_import: ["": 21]>
+main (float[1, 4] x) => (float[1, 4] y) { y = Add(x, x) }
+"""
 
 
 @contextmanager
@@ -110,3 +114,30 @@ def test_worker_threads_end_with_the_session(session_of):
     session.run({"x": np.ones(100_000, np.float32)})
     session.release()
     assert threading.active_count() <= before
+
+
+def test_later_runs_come_in_order_and_their_errors_out_of_the_future(session_of):
+    with session_of(MODEL_OF_RUNS) as session:
+        futures = [session.run_async({"x": np.full((1, 4), float(value), np.float32)}) for value in range(20)]
+        wrong = session.run_async({"x": np.zeros((1, 5), np.float32)})
+        after = session.run_async({"x": np.ones((1, 4), np.float32)}, outputs=["y"])
+        assert [future.result()["y"][0, 0] for future in futures] == [2.0 * value for value in range(20)]
+        with pytest.raises(mnnx.InputError, match="dim 1 must be 4"):
+            wrong.result()
+        assert after.result()["y"].tolist() == [[2.0] * 4]
+
+
+def test_release_waits_for_the_later_run_under_way(session_of):
+    session = session_of(MODEL_OF_RUNS)
+    futures = [session.run_async({"x": np.ones((1, 4), np.float32)}) for _ in range(50)]
+    session.release()
+    assert all(future.cancelled() or future.result()["y"].tolist() == [[2.0] * 4] for future in futures)
+    with pytest.raises(SessionStateError, match="released"):
+        session.run_async({"x": np.ones((1, 4), np.float32)})
+
+
+def test_a_later_run_waits_for_a_caller(session_of):
+    session, pending = session_of(MODEL_OF_RUNS), []
+    feed = {"x": np.ones((1, 4), np.float32)}
+    session.run_with_callbacks(lambda *_: pending.append(session.run_async(feed)), lambda *_: pending[0].running() or True, feed)
+    assert pending[0].result()["y"].tolist() == [[2.0] * 4]
