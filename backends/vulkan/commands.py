@@ -1,0 +1,149 @@
+"""Vulkan's command list: command buffers recorded once, submitted with one call."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from mnnx.backends.gpu.device import GpuCommandList, Memory
+from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.backends.vulkan.hazards import Hazards, Span
+from mnnx.errors import BackendError
+from mnnx.schema.records import Row
+
+if TYPE_CHECKING:
+    from mnnx.backends.vulkan.backend import VulkanBackend
+
+_FORMATS = {"int": "i", "uint": "I", "float": "f"}
+
+
+class _Dispatch(Row):
+    """One kernel with its arguments. spans: the memory of each buffer."""
+
+    kernel: Kernel
+    pipeline: Any
+    layout: Any
+    spans: tuple[Span, ...]
+    constants: bytes
+    groups: tuple[int, int, int]
+
+
+class VulkanCommandList(GpuCommandList):
+    """Holds a command buffer for every range that was ever submitted: the whole, and single units for callbacks."""
+
+    def __init__(self, backend: VulkanBackend):
+        self._backend = backend
+        self._device = backend.device
+        self._dispatches: list[_Dispatch] = []
+        self._kept: list[Any] = []
+        self._sets: list[Any] = []
+        self._pool: Any = None
+        self._recorded: dict[tuple[int, int], Any] = {}
+
+    def __len__(self) -> int:
+        return len(self._dispatches)
+
+    def record(
+        self,
+        kernel: Kernel,
+        buffers: Sequence[DeviceTensor | Memory],
+        params: Sequence[int | float],
+        size: Sequence[int],
+        local: tuple[int, int, int] | None = None,
+    ) -> None:
+        source, device = kernel.source, self._device
+        if len(buffers) != len(source.buffers) or len(params) != len(source.parameters):
+            raise ValueError(f"{kernel} takes {len(source.buffers)} buffers and ({source.params}), not {len(buffers)} and {params}")
+        device.check_usable()
+        local = (*(local or source.local)[: len(size)], 1, 1)[:3]
+        if math.prod(local) > device.limits.maxComputeWorkGroupInvocations:
+            raise BackendError(f"{kernel} asks for work groups of {local}, which the Vulkan device {device.identity} doesn't have")
+        groups = tuple(-(-n // step) for n, step in zip((*size, 1, 1)[:3], local, strict=True))
+        numbered = (0, 0, 0)
+        if any(n > most for n, most in zip(groups, device.limits.maxComputeWorkGroupCount, strict=True)):
+            most, numbered = device.limits.maxComputeWorkGroupCount[0], groups
+            groups = (most, -(-math.prod(groups) // most), 1)
+        spans = tuple(self._span(buffer, place.writes) for buffer, place in zip(buffers, source.buffers, strict=True))
+        constants = b"".join(struct.pack(f"={_FORMATS[kind]}", value) for (kind, _), value in zip(source.parameters, params, strict=True))
+        layout, pipeline = device.pipelines.layout(kernel)[1], device.pipelines.pipeline(kernel, local, numbered)
+        self._dispatches.append(_Dispatch(kernel, pipeline, layout, spans, constants, groups))
+        self._kept.append(buffers)
+
+    def _span(self, buffer: DeviceTensor | Memory, writes: bool) -> Span:
+        backend = self._backend
+        if isinstance(buffer, DeviceTensor):
+            memory, offset = backend.memory_of(buffer), buffer.offset
+            nbytes = max(1, backend.stored_bytes(buffer.spec, buffer.layout))
+        else:
+            memory, offset, nbytes = buffer, 0, buffer.nbytes
+        start = memory.start + offset
+        return Span(memory.buffer, start, start + -(-nbytes // 4) * 4, writes)
+
+    def submit(self, first: int, last: int) -> None:
+        if first == last:
+            return
+        info = self._recorded.get((first, last))
+        if info is None:
+            info = self._recorded[first, last] = self._record(first, last)
+        self._backend.submission.submit(info)
+
+    # ---- recording
+    def _record(self, first: int, last: int) -> Any:
+        """The VkSubmitInfo of a new command buffer."""
+        device = self._device
+        api, lib = device.api, device.api.lib
+        device.check_usable()
+        device.pipelines.save()
+        self._describe()
+        if self._pool is None:
+            self._pool = device.command_pool(self)
+        commands = device.command_buffer(self._pool)
+        hazards, compute, null = Hazards(), lib.VK_PIPELINE_BIND_POINT_COMPUTE, api.NULL
+        api.check(lib.vkBeginCommandBuffer(commands, api.struct("VkCommandBufferBeginInfo")), "vkBeginCommandBuffer")
+        bound = None
+        for dispatch, chosen in zip(self._dispatches[first:last], self._sets[first:last], strict=True):
+            if hazards.must_wait(dispatch.spans):
+                device.wait_for_kernels(commands)
+            if dispatch.pipeline != bound:
+                bound = dispatch.pipeline
+                lib.vkCmdBindPipeline(commands, compute, bound)
+            lib.vkCmdBindDescriptorSets(commands, compute, dispatch.layout, 0, 1, chosen, 0, null)
+            if dispatch.constants:
+                data = api.ffi.from_buffer(dispatch.constants)
+                lib.vkCmdPushConstants(commands, dispatch.layout, lib.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(dispatch.constants), data)
+            lib.vkCmdDispatch(commands, *dispatch.groups)
+        device.make_visible(commands)
+        api.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer")
+        return device.submit_info(commands)
+
+    def _describe(self) -> None:
+        """Makes the descriptor sets of what was recorded since the last time."""
+        new = self._dispatches[len(self._sets) :]
+        if not new:
+            return
+        device = self._device
+        api, storage = device.api, device.api.lib.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
+        total = sum(len(dispatch.spans) for dispatch in new)
+        sizes = api.array("VkDescriptorPoolSize", [{"type": storage, "descriptorCount": total}])
+        info = api.struct("VkDescriptorPoolCreateInfo", maxSets=len(new), poolSizeCount=1, pPoolSizes=sizes)
+        pool = api.make("vkCreateDescriptorPool", "VkDescriptorPool", device.handle, info, api.NULL)
+        device.keep(self, ("vkDestroyDescriptorPool", pool))
+        layouts = api.array("VkDescriptorSetLayout", [device.pipelines.layout(dispatch.kernel)[0] for dispatch in new])
+        request = api.struct("VkDescriptorSetAllocateInfo", descriptorPool=pool, descriptorSetCount=len(new), pSetLayouts=layouts)
+        sets = api.ffi.new("VkDescriptorSet[]", len(new))
+        api.check(api.lib.vkAllocateDescriptorSets(device.handle, request, sets), "vkAllocateDescriptorSets")
+        rows, writes = api.ffi.new("VkDescriptorBufferInfo[]", total), api.ffi.new("VkWriteDescriptorSet[]", len(new))
+        row = 0
+        kind = api.lib.VK_STRUCTURE_TYPE_WRITE_DESCRIPTOR_SET
+        for place, dispatch in enumerate(new):
+            write = writes[place]
+            write.sType, write.dstSet, write.descriptorCount, write.descriptorType = kind, sets[place], len(dispatch.spans), storage
+            write.pBufferInfo = rows + row
+            for span in dispatch.spans:
+                rows[row].buffer, rows[row].offset, rows[row].range = span.buffer, span.start, span.end - span.start
+                row += 1
+        api.lib.vkUpdateDescriptorSets(device.handle, len(new), writes, 0, api.NULL)
+        self._sets += [api.array("VkDescriptorSet", [sets[place]]) for place in range(len(new))]
