@@ -23,11 +23,13 @@ class Profile(Row):
     vectors: int
     group: int
     source: str
+    tile_group: tuple[int, int, int] = (16, 4, 1)
+    pads: bool = False
 
 
 #: The first that fits.
 PROFILES: Sequence[Profile] = (
-    Profile("pocl", r"portable computing language|pocl", 16, 8, 1, 16, "measured: 8 rows of float16 reach the most of a matrix product"),
+    Profile("pocl", r"portable computing language|pocl", 16, 8, 1, 16, "measured: 8 rows of float16 reach the most of a matrix product", (1, 1, 1), True),
     Profile("lavapipe", r"llvmpipe", 4, 8, 2, 16, "measured: 8 rows of two float4 reach the most of a matrix product"),
     Profile(
         "v3d", r"v3d|videocore", 4, 4, 1, 64, "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers"

@@ -1,0 +1,9 @@
+"""Fused ops: those of the plain ones, with an epilogue."""
+
+from __future__ import annotations
+
+from mnnx.backends.gpu.creators import creator
+from mnnx.backends.gpu.executions import convolution
+from mnnx.schema.ops.fused import FusedConv
+
+creator(FusedConv, supports=convolution.supports)(convolution.create)

@@ -1,0 +1,100 @@
+"""Convolutions as products of matrices whose left one, the windows' pixels, is never laid out (implicit GEMM)."""
+
+from __future__ import annotations
+
+from mnnx.backends.gpu import epilogue, windows
+from mnnx.backends.gpu.kernel import kernel_factory
+from mnnx.backends.gpu.kernels.products import accumulate, declare, finish
+from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
+
+
+def _variants() -> list[dict]:
+    ways = ((1, 1, ((4, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, ((4, 1), (8, 1), (8, 2))))
+    return [
+        {"storage": storage, "source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors, "inside": False}
+        for storage in FLOATS
+        for source, target, tiles in ways
+        for rows, vectors in tiles
+    ]
+
+
+@kernel_factory("convolution.product", _variants)
+def product(storage: str, source: int, block: int, target: int, rows: int, vectors: int, inside: bool) -> Source:
+    """y = activation(conv(x, w) + bias + residual), `rows` pixels times `vectors` blocks of output channels per work item.
+
+    x [N, in_blocks of all groups, in pixels, source], w [out_blocks, taps, in_blocks of a group, source, block], bias [out_blocks, block];
+    y and residual [N, out_blocks, out pixels, block] for the target `block`, [N, channels, out pixels] for the target 1. Blocks of output
+    channels begin anew with each group. inside: no window reaches beyond the image. weights_step: vectors of w from one image to the next.
+    Work items: tiles of pixels, of blocks, N.
+    """
+    scalars = source == 1 or block > 4
+    each_row, each_vector = range(rows), range(vectors)
+    begin = "".join(
+        f"    int z{r} = oz * stride_d - begin_d, y{r} = oy * stride_h - begin_h, x{r} = ox * stride_w - begin_w;\n"
+        + (
+            f"    if (first + {r + 1} < pixels) {{\n"
+            "        ox += 1;\n        if (ox == out_w) { ox = 0; oy += 1; if (oy == out_h) { oy = 0; oz += 1; } }\n    }\n"
+            if r + 1 < rows
+            else ""
+        )
+        for r in each_row
+    )
+    if inside:
+        begin += "".join(f"    int p{r} = image + (z{r} * in_h + y{r}) * in_w + x{r};\n" for r in each_row)
+        at = "        int tap = (kz * dilation_d * in_h + ky * dilation_h) * in_w + kx * dilation_w;\n" + "".join(
+            f"        int a{r} = p{r} + tap;\n" for r in each_row
+        )
+    else:
+        at = "        int tz = kz * dilation_d, ty = ky * dilation_h, tx = kx * dilation_w;\n" + "".join(
+            f"        bool in{r} = z{r} + tz >= 0 && z{r} + tz < in_d && y{r} + ty >= 0 && y{r} + ty < in_h"
+            f" && x{r} + tx >= 0 && x{r} + tx < in_w;\n"
+            f"        int a{r} = in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image;\n"
+            for r in each_row
+        )
+    body = f"""\
+    int first = gid(0) * {rows}, block = gid(1) * {vectors}, n = gid(2);
+    int pixels = out_d * out_h * out_w, in_pixels = in_d * in_h * in_w;
+    if (first >= pixels || block >= out_blocks) return;
+    int group = block / group_out_blocks;
+    int image = (n * in_blocks + group * group_in_blocks) * in_pixels;
+    int ox = first % out_w, oy = first / out_w % out_h, oz = first / (out_w * out_h);
+{begin}{declare(block, rows, vectors)}
+    int depth = kernel_d * kernel_h * kernel_w * group_in_blocks * {source};
+{"".join(f"    int w{v} = n * weights_step + min(block + {v}, out_blocks - 1) * depth;{chr(10)}" for v in each_vector)}
+    for (int kz = 0; kz < kernel_d; kz++)
+    for (int ky = 0; ky < kernel_h; ky++)
+    for (int kx = 0; kx < kernel_w; kx++) {{
+{at}        for (int i = 0; i < group_in_blocks; i++) {{
+{accumulate(source, block, rows, vectors, scalars, inside)}
+{"".join(f"            a{r} += in_pixels;{chr(10)}" for r in each_row)}{"".join(f"            w{v} += {source};{chr(10)}" for v in each_vector)}\
+        }}
+    }}
+{finish(block, target, rows, vectors)}"""
+    buffers = (
+        reads("x", storage, 1 if scalars else source),
+        reads("w", storage, block),
+        reads("bias", "float", block),
+        reads("residual", storage, target),
+        writes("y", storage, target),
+    )
+    params = (
+        f"{windows.PARAMS}, int in_blocks, int group_in_blocks, int out_blocks, int group_out_blocks, int group_channels, "
+        f"int weights_step, int has_residual, {epilogue.PARAMS}"
+    )
+    return Source(buffers, params, body, epilogue.activate(block))
+
+
+@kernel_factory("convolution.pad", lambda: ())
+def pad(storage: str, width: int) -> Source:
+    """x [N, in pixels] vectors in the middle of zeros → y [N, out pixels] vectors. Work items: out pixels, N."""
+    body = """\
+    int pixel = gid(0), n = gid(1);
+    if (pixel >= out_d * out_h * out_w) return;
+    int x = pixel % out_w - begin_w, y = pixel / out_w % out_h - begin_h, z = pixel / (out_w * out_h) - begin_d;
+    bool inside = z >= 0 && z < in_d && y >= 0 && y < in_h && x >= 0 && x < in_w;
+    int place = inside ? ((n * in_d + z) * in_h + y) * in_w + x : n * in_d * in_h * in_w;
+    store_y(n * out_d * out_h * out_w + pixel, inside ? load_x(place) : SPLAT(0.0f));"""
+    body = body.replace("SPLAT(0.0f)", "0.0f" if width == 1 else f"splat{width}(0.0f)")
+    names = ("in", "out", "begin")
+    params = ", ".join(f"int {name}_{axis}" for name in names for axis in ("d", "h", "w"))
+    return Source((reads("x", storage, width), writes("y", storage, width)), params, body)
