@@ -24,6 +24,12 @@ class Profile(Row):
     group: int
     source: str
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether work items run one after another, each with all of a core: then neighbours need not read neighbours, groups that work
+        together gain nothing, and few work items are enough."""
+        return self.name == "pocl"
+
 
 #: The first that fits.
 PROFILES: Sequence[Profile] = (
