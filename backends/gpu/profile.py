@@ -26,6 +26,12 @@ class Profile(Row):
     tile_group: tuple[int, int, int] = (16, 4, 1)
     pads: bool = False
 
+    @property
+    def is_cpu(self) -> bool:
+        """Whether work items run one after another, each with all of a core: then neighbours need not read neighbours, groups that work
+        together gain nothing, and few work items are enough."""
+        return self.name == "pocl"
+
 
 #: The first that fits.
 PROFILES: Sequence[Profile] = (

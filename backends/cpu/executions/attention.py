@@ -6,18 +6,19 @@ import math
 
 import numpy as np
 
+from mnnx.backends.attention import Problem, fused_problem, plain_problem
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.attention_words import UNBOUNDED, AttentionRows, slot_parts
+from mnnx.backends.cpu.kernels.attention_words import AttentionRows, slot_parts
 from mnnx.backends.cpu.kernels.blocks import Pack
 from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.attention import Attention, FusedAttention
 from mnnx.schema.ops.base import Op
-from mnnx.schema.records import Row
 
 _FLOAT32, _BOOL = np.dtype("float32"), np.dtype(bool)
 #: Queries that go through the keys together, and keys at a time, at most: more of them gain nothing where caches are larger.
@@ -28,64 +29,10 @@ _KEYS_IN_PLACE = 256
 _SINGLE_ROWS = 2
 
 
-class Matrices(Row):
-    """The matrices of a tensor: the dims of their batch, rows and columns, and the strides of all of them in elements."""
-
-    batch: tuple[int, ...]
-    batch_strides: tuple[int, ...]
-    rows: int
-    columns: int
-    row_stride: int
-    column_stride: int
-
-    @classmethod
-    def of(cls, shape: tuple[int, ...], perm: tuple[int, ...] = ()) -> Matrices:
-        """Those of a dense tensor whose dims are taken in the order of `perm`."""
-        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-        dims = [(shape[axis], strides[axis]) for axis in perm or range(len(shape))]
-        batch, ((rows, row_stride), (columns, column_stride)) = dims[:-2], dims[-2:]
-        return cls(tuple(n for n, _ in batch), tuple(s for _, s in batch), rows, columns, row_stride, column_stride)
-
-    def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
-        """The byte offset of each matrix of a batch to which this one broadcasts."""
-        return _spread(self.batch, self.batch_strides, batch) * itemsize
-
-
-class Problem(Row):
-    """y = softmax(scale * q @ k + mask) @ v, k given as [D, Lk]; query i sees the keys i + first … i + last. blind: what a query that sees
-    no key gets."""
-
-    q: Matrices
-    k: Matrices
-    v: Matrices
-    mask: Matrices | None
-    y: Matrices
-    scale: float
-    first: int = -UNBOUNDED
-    last: int = UNBOUNDED
-    blind: float = math.nan
-
-
-def _fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
-    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
-    inverse = tuple(int(i) for i in np.argsort(op.y_perm))
-    keys = Matrices.of(k, op.k_perm)
-    return Problem(
-        Matrices.of(q, op.q_perm),
-        keys,
-        Matrices.of(v, op.v_perm),
-        None if mask is None else Matrices.of((1,) * (2 - len(mask)) + mask),
-        # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
-        Matrices.of(outputs[0].shape, inverse),
-        op.scale,
-        blind=math.nan if keys.columns else 0.0,  # the sum of no values
-    )
-
-
 def _reason_against_fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> str | None:
     if inputs[0].dtype != _FLOAT32:
         return "only float32 is native"
-    p = _fused(op, inputs, outputs)
+    p = fused_problem(op, inputs, outputs)
     if p.mask is not None and (p.mask.columns != p.k.columns or p.mask.rows not in (1, p.q.rows)):
         return "the mask must have a number for each key"
     rows_dense = all(m.column_stride == 1 or m.columns == 1 for m in (p.q, p.v, p.y))
@@ -94,34 +41,7 @@ def _reason_against_fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> 
 
 @creator(FusedAttention, supports=_reason_against_fused)
 def create_fused(op: FusedAttention, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return AttentionExecution(op, backend, _fused(op, inputs, outputs))
-
-
-def _plain(op: Attention, inputs: Specs) -> Problem:
-    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
-    s = op.sizes(q, k, v)
-    group = s.q_heads // s.kv_heads
-
-    def heads(kv: int, grouped: int, length: int, size: int) -> Matrices:
-        if len(q) == 4:
-            return Matrices.of((s.batch, kv, grouped, length, size))
-        return Matrices.of((s.batch, length, kv, grouped, size), (0, 2, 3, 1, 4))
-
-    keys = heads(s.kv_heads, 1, s.keys, s.head)
-    if mask is not None:
-        mask = (1,) * (4 - len(mask)) + mask
-        mask = Matrices.of((mask[0], *((s.kv_heads, group) if mask[1] > 1 else (1, 1)), *mask[2:]))
-    return Problem(
-        heads(s.kv_heads, group, s.queries, s.head),
-        keys._replace(rows=keys.columns, columns=keys.rows, row_stride=keys.column_stride, column_stride=keys.row_stride),
-        heads(s.kv_heads, 1, s.keys, s.v_head),
-        mask,
-        heads(s.kv_heads, group, s.queries, s.v_head),
-        1 / math.sqrt(s.head) if op.scale is None else op.scale,
-        -op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
-        min(0 if op.is_causal else UNBOUNDED, op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
-        0.0,
-    )
+    return AttentionExecution(op, backend, fused_problem(op, inputs, outputs))
 
 
 def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str | None:
@@ -139,7 +59,7 @@ def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str |
 
 @creator(Attention, supports=_reason_against_plain)
 def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return AttentionExecution(op, backend, _plain(op, inputs))
+    return AttentionExecution(op, backend, plain_problem(op, inputs))
 
 
 class AttentionExecution(Execution):
@@ -265,14 +185,6 @@ class AttentionExecution(Execution):
 
 def _up(count: int, grain: int) -> int:
     return -(-count // grain) * grain
-
-
-def _spread(dims: tuple[int, ...], strides: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
-    """Where each item of a broadcast batch lies, by the strides of the dims."""
-    offsets = np.zeros(dims, np.int64)
-    for axis, (count, stride) in enumerate(zip(dims, strides, strict=True)):
-        offsets += (np.arange(count) * stride).reshape(-1, *(1,) * (len(dims) - axis - 1))
-    return np.broadcast_to(offsets, batch).reshape(-1)
 
 
 def _packed_items(dims: tuple[int, ...], batch: tuple[int, ...], nbytes: int) -> np.ndarray:

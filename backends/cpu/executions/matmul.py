@@ -16,10 +16,10 @@ from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose, epilogue
 from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.products import Operands, operands_of
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
-from mnnx.schema.records import Row
 
 if TYPE_CHECKING:
     from mnnx.backends.cpu.tuning import Bench
@@ -29,28 +29,8 @@ _FLOAT32 = np.dtype("float32")
 _ROWS_WORTH_PACKING = 6
 
 
-class Operands(Row):
-    """activation(alpha * a' @ b' + bias + residual): which input is what (an index or None), and how much each counts."""
-
-    transpose_a: bool = False
-    transpose_b: bool = False
-    alpha: float = 1.0
-    bias: int | None = None
-    beta: float = 1.0
-    residual: int | None = None
-    activation: str = ""
-    activation_parameters: tuple[float, ...] = ()
-
-
-def operands_of(op: Op, inputs: Specs) -> Operands:
-    """How a MatMul or Gemm says it."""
-    if isinstance(op, MatMul):
-        return Operands()
-    given = len(inputs) > 2 and inputs[2] is not None
-    return Operands(op.transA, op.transB, op.alpha, 2 if given else None, op.beta)
-
-
-def reason_against(operands: Operands, inputs: Specs, outputs: Specs) -> str | None:
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    operands = operands_of(op, inputs)
     if inputs[0].dtype != _FLOAT32:
         return "only float32 is native"
     if operands.bias is None or inputs[operands.bias].value is not None:
@@ -62,7 +42,7 @@ def reason_against(operands: Operands, inputs: Specs, outputs: Specs) -> str | N
     return None
 
 
-@creator(MatMul, Gemm, supports=lambda op, inputs, outputs: reason_against(operands_of(op, inputs), inputs, outputs))
+@creator(MatMul, Gemm, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ProductExecution(op, backend, operands_of(op, inputs), inputs, outputs)
 

@@ -2,9 +2,6 @@
 
 from mnnx.backends.cpu.kernels.blocks import Block
 
-#: How far a window reaches on a side where it has no bound.
-UNBOUNDED = 1 << 40
-
 
 class AttentionRows(Block):
     """y = softmax(factor * q @ k + mask) @ v for every item of a batch."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from mnnx.backends.gpu.creators import creator
-from mnnx.backends.gpu.executions import convolution
-from mnnx.schema.ops.fused import FusedConv
+from mnnx.backends.gpu.executions import convolution, matmul
+from mnnx.schema.ops.fused import FusedConv, FusedMatMul
 
 creator(FusedConv, supports=convolution.supports)(convolution.create)
+creator(FusedMatMul, supports=matmul.supports)(matmul.create)

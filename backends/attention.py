@@ -1,0 +1,73 @@
+"""Attention as products of strided matrices, for any device."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Specs
+from mnnx.backends.matrices import Matrices
+from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.records import Row
+
+#: How far a window reaches on a side where it has no bound.
+UNBOUNDED = 1 << 40
+
+
+class Problem(Row):
+    """y = softmax(scale * q @ k + mask) @ v, k given as [D, Lk]; query i sees the keys i + first … i + last. blind: what a query that sees
+    no key gets."""
+
+    q: Matrices
+    k: Matrices
+    v: Matrices
+    mask: Matrices | None
+    y: Matrices
+    scale: float
+    first: int = -UNBOUNDED
+    last: int = UNBOUNDED
+    blind: float = math.nan
+
+
+def fused_problem(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
+    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
+    inverse = tuple(int(i) for i in np.argsort(op.y_perm))
+    keys = Matrices.of(k, op.k_perm)
+    return Problem(
+        Matrices.of(q, op.q_perm),
+        keys,
+        Matrices.of(v, op.v_perm),
+        None if mask is None else Matrices.of((1,) * (2 - len(mask)) + mask),
+        # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
+        Matrices.of(outputs[0].shape, inverse),
+        op.scale,
+        blind=math.nan if keys.columns else 0.0,  # the sum of no values
+    )
+
+
+def plain_problem(op: Attention, inputs: Specs) -> Problem:
+    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
+    s = op.sizes(q, k, v)
+    group = s.q_heads // s.kv_heads
+
+    def heads(kv: int, grouped: int, length: int, size: int) -> Matrices:
+        if len(q) == 4:
+            return Matrices.of((s.batch, kv, grouped, length, size))
+        return Matrices.of((s.batch, length, kv, grouped, size), (0, 2, 3, 1, 4))
+
+    keys = heads(s.kv_heads, 1, s.keys, s.head)
+    if mask is not None:
+        mask = (1,) * (4 - len(mask)) + mask
+        mask = Matrices.of((mask[0], *((s.kv_heads, group) if mask[1] > 1 else (1, 1)), *mask[2:]))
+    return Problem(
+        heads(s.kv_heads, group, s.queries, s.head),
+        keys._replace(rows=keys.columns, columns=keys.rows, row_stride=keys.column_stride, column_stride=keys.row_stride),
+        heads(s.kv_heads, 1, s.keys, s.v_head),
+        mask,
+        heads(s.kv_heads, group, s.queries, s.v_head),
+        1 / math.sqrt(s.head) if op.scale is None else op.scale,
+        -op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
+        min(0 if op.is_causal else UNBOUNDED, op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
+        0.0,
+    )

@@ -1,0 +1,190 @@
+"""Attention of floats: a product makes the scores of some queries, softmax their weights, and a product with the values the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mnnx.backends.attention import Problem, fused_problem, plain_problem
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.creators import creator
+from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.executions.activation import record_softmax
+from mnnx.backends.gpu.executions.matmul import FLOATS
+from mnnx.backends.gpu.executions.product import Product, Right, in_place, packed_bytes, product_kernels, record_product, right_of
+from mnnx.backends.gpu.executions.rows import Rows
+from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.matrices import Matrices
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.base import Op, Spec
+
+_BOOL = np.dtype("bool")
+#: Bytes of scores that are there at a time, where a single query's don't need more.
+_SCORE_BYTES = 32 << 20
+#: Beyond any distance between a query and a key.
+_FAR = 1 << 30
+
+
+def _reason_against_fused(op: FusedAttention, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype not in FLOATS:
+        return f"no kernel for {inputs[0].dtype}"
+    p = fused_problem(op, inputs, outputs)
+    if p.mask is not None and (p.mask.columns != p.k.columns or p.mask.rows not in (1, p.q.rows)):
+        return "no kernel for a mask without a number for each key"
+    return None if p.y.column_stride == 1 or p.y.columns == 1 else "no kernel for a result whose rows aren't dense"
+
+
+@creator(FusedAttention, supports=_reason_against_fused)
+def create_fused(op: FusedAttention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return AttentionExecution(op, backend, fused_problem(op, inputs, outputs), inputs)
+
+
+def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str | None:
+    dtypes = {spec.dtype for spec in inputs[:3]}
+    if len(dtypes) > 1 or not dtypes <= set(FLOATS):
+        return f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
+    if any(spec is not None for spec in (*inputs[4:], *outputs[1:])):
+        return "no kernel for past keys, lengths or further results"
+    if op.softcap > 0:
+        return "no kernel for softcap"
+    mask, keys = inputs[3] if len(inputs) > 3 else None, inputs[1].shape[-2] if inputs[1].rank == 4 else inputs[1].shape[1]
+    if mask is not None and (mask.dtype not in (inputs[0].dtype, _BOOL) or mask.shape[-1] != keys):
+        return "no kernel for a mask that isn't of q's dtype or bool, with a number for each key"
+    return None
+
+
+@creator(Attention, supports=_reason_against_plain)
+def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return AttentionExecution(op, backend, plain_problem(op, inputs), inputs)
+
+
+class AttentionExecution(GpuExecution):
+    """Goes through the items of the batch, and the queries of an item, in parts whose scores fit `_SCORE_BYTES`."""
+
+    def __init__(self, op: Op, backend, problem: Problem, inputs: Specs):
+        super().__init__(op, backend)
+        p = self.problem = problem
+        self.dtype = inputs[0].dtype
+        self.storage = backend.storage(self.dtype)
+        self.batch = np.broadcast_shapes(*(m.batch for m in (p.q, p.k, p.v, p.mask) if m is not None))
+        self.empty = 0 in (*self.batch, p.q.rows, p.v.columns)
+        windowed = p.first > -p.q.rows or p.last < p.k.columns
+        #: Whether the mask is made, rather than taken as it is.
+        self.makes_mask = windowed or (p.mask is not None and inputs[3].dtype == _BOOL)
+        self._divide()
+
+    def _divide(self) -> None:
+        p, size = self.problem, self.backend.stored(self.dtype.itemsize, self.dtype)
+        row_bytes = max(1, p.k.columns * size)
+        self.part_rows = min(p.q.rows, max(1, _SCORE_BYTES // row_bytes))
+        self.part_items = min(math.prod(self.batch), max(1, _SCORE_BYTES // (row_bytes * max(1, p.q.rows))))
+        packs = [not in_place(self.backend, m, p.q.rows) for m in (p.k, p.v)]
+        mask_items = 1 if p.mask is None else math.prod(p.mask.batch)
+        #: Bytes of working memory: the scores, packed k and v, and the mask that is made.
+        self.parts = (
+            self.part_items * self.part_rows * row_bytes,
+            packed_bytes(self.backend, p.k, size) if packs[0] else 0,
+            packed_bytes(self.backend, p.v, size) if packs[1] else 0,
+            mask_items * p.q.rows * row_bytes if self.makes_mask else 0,
+        )
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return product_kernels(self.backend, self.storage)
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return 0 if self.empty else sum(map(self._aligned, self.parts))
+
+    def _aligned(self, nbytes: int) -> int:
+        return -(-nbytes // self.backend.alignment) * self.backend.alignment
+
+    def _pieces(self, scratch: DeviceTensor) -> list[DeviceTensor | None]:
+        pieces, offset = [], scratch.offset
+        for nbytes in self.parts:
+            spec = Spec(np.dtype(np.uint8), (nbytes,))
+            pieces.append(DeviceTensor(scratch.name, spec, self.backend, scratch.memory, offset) if nbytes else None)
+            offset += self._aligned(nbytes)
+        return pieces
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        if self.empty:
+            return
+        p, count = self.problem, math.prod(self.batch)
+        scores, k_place, v_place, mask_place = self._pieces(scratch)
+        k = right_of(self.backend, p.k, inputs[1], k_place, self.batch)
+        v = right_of(self.backend, p.v, inputs[2], v_place, self.batch)
+        mask, bias = self._mask(inputs, mask_place)
+        for item in range(0, count, self.part_items):
+            for row in range(0, p.q.rows, self.part_rows):
+                part = slice(item, item + self.part_items)
+                self._record_part(part, row, min(self.part_rows, p.q.rows - row), inputs[0], k, v, mask, bias, scores, outputs[0])
+
+    def _mask(self, inputs: Tensors, target: DeviceTensor | None) -> tuple[DeviceTensor | None, Matrices | None]:
+        """What is added to the scores, and how it lies there."""
+        p = self.problem
+        mask = inputs[3] if p.mask is not None else None
+        if not self.makes_mask or target is None:
+            return mask, p.mask
+        batch = () if p.mask is None else p.mask.batch
+        made = Matrices.of((*batch, p.q.rows, p.k.columns))
+        item_step, row_step = (0, 0) if mask is None else (p.mask.rows * p.mask.columns, p.mask.columns if p.mask.rows > 1 else 0)
+        params = [p.q.rows, p.k.columns, max(p.first, -_FAR), min(p.last, _FAR), int(mask is not None), item_step, row_step]
+        found = kernel("attention.mask", storage=self.storage, mask="bool" if mask is not None and mask.dtype == _BOOL else "same")
+        size = (p.k.columns, p.q.rows, math.prod(batch))
+        self.backend.commands.record(found, [inputs[0] if mask is None else mask, target], params, size)
+        return target, made
+
+    def _record_part(
+        self,
+        part: slice,
+        row: int,
+        rows: int,
+        q: DeviceTensor,
+        k: Right,
+        v: Right,
+        mask: DeviceTensor | None,
+        bias: Matrices | None,
+        scores: DeviceTensor | None,
+        y: DeviceTensor,
+    ) -> None:
+        p, backend, keys = self.problem, self.backend, self.problem.k.columns
+        q_items = p.q.items(self.batch, 1)[part] + row * p.q.row_stride
+        score_items = np.arange(len(q_items)) * rows * keys
+        if keys:
+            bias_row = bias.row_stride if bias is not None and bias.rows > 1 else 0
+            product = Product(
+                rows=rows,
+                columns=keys,
+                depth=p.q.columns,
+                a=q,
+                a_items=q_items,
+                a_row=p.q.row_stride,
+                a_step=p.q.column_stride,
+                b=k._replace(items=k.items[part]),
+                c=scores,
+                c_items=score_items,
+                c_row=keys,
+                alpha=p.scale,
+                bias=mask,
+                bias_items=None if bias is None else bias.items(self.batch, 1)[part] + row * bias_row,
+                bias_row=bias_row,
+            )
+            record_product(backend, self.storage, product)
+            sizes = Rows.of(backend.block_width, len(q_items) * rows, keys, 1)
+            record_softmax(backend, self.storage, sizes, scores, scores, blind=p.blind == 0.0)
+        product = Product(
+            rows=rows,
+            columns=p.v.columns,
+            depth=keys,
+            a=scores if keys else q,
+            a_items=score_items,
+            a_row=keys,
+            a_step=1,
+            b=v._replace(items=v.items[part]),
+            c=y,
+            c_items=p.y.items(self.batch, 1)[part] + row * p.y.row_stride,
+            c_row=p.y.row_stride,
+        )
+        record_product(backend, self.storage, product)

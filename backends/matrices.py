@@ -1,0 +1,40 @@
+"""Batches of matrices in strided tensors."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.schema.records import Row
+
+
+class Matrices(Row):
+    """The matrices of a tensor: the dims of their batch, rows and columns, and the strides of all of them in elements."""
+
+    batch: tuple[int, ...]
+    batch_strides: tuple[int, ...]
+    rows: int
+    columns: int
+    row_stride: int
+    column_stride: int
+
+    @classmethod
+    def of(cls, shape: tuple[int, ...], perm: tuple[int, ...] = ()) -> Matrices:
+        """Those of a dense tensor whose dims are taken in the order of `perm`."""
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+        dims = [(shape[axis], strides[axis]) for axis in perm or range(len(shape))]
+        batch, ((rows, row_stride), (columns, column_stride)) = dims[:-2], dims[-2:]
+        return cls(tuple(n for n, _ in batch), tuple(s for _, s in batch), rows, columns, row_stride, column_stride)
+
+    def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
+        """The byte offset of each matrix of a batch to which this one broadcasts."""
+        return _spread(self.batch, self.batch_strides, batch) * itemsize
+
+
+def _spread(dims: tuple[int, ...], strides: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:
+    """Where each item of a broadcast batch lies, by the strides of the dims."""
+    offsets = np.zeros(dims, np.int64)
+    for axis, (count, stride) in enumerate(zip(dims, strides, strict=True)):
+        offsets += (np.arange(count) * stride).reshape(-1, *(1,) * (len(dims) - axis - 1))
+    return np.broadcast_to(offsets, batch).reshape(-1)
