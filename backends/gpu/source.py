@@ -7,7 +7,8 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     lid(0)  group(0)  local_size(0)   its index in its work group, the group's index, how many items a group has
     load_x(i)                   element i of buffer x, as a float (or vector of floats) whatever its storage, as an int, as a bool
     store_y(i, v)               writes it, converted to its storage
-    to_float(x)  to_int(x)      converted, truncated towards zero
+    to_float(x)  to_int(x)  to_uint(x)    converted, truncated towards zero
+    bits_of(x)  float_of(i)     a float's bits as an int, and back
     abs_of(x)                   of a float or a vector
     madd(a, b, c)               a * b + c, rounded once or twice
     splatN(x)  pack2(a, b)  pack4(a, b, c, d)    vectors (N as in floatN)
@@ -67,3 +68,15 @@ AHEAD_BLOCK = 4
 def lane(width: int, index: int) -> str:
     """The suffix that picks a lane of a vector: ".y"."""
     return "." + "xyzw"[index] if width <= 4 else f".s{index:x}"
+
+
+#: Minus infinity, as a float.
+LOWEST = "float_of(-8388608)"
+
+#: For kernels that check indices: reads("indices", "int"), writes("faults", "int") and the params of FAULT_PARAMS.
+FAULTS = """
+int checked(int low, int high, int size) {
+    if (high != (low < 0 ? -1 : 0) || low < -size || low >= size) return -1;
+    return low < 0 ? low + size : low;
+}
+"""

@@ -20,7 +20,7 @@ _SCALARS = {"int": np.int32, "uint": np.uint32, "float": np.float32}
 
 class OpenClCommandList(GpuCommandList):
     def __init__(self, backend: OpenClBackend):
-        self._backend = backend
+        super().__init__(backend)
         self._enqueue = backend.device.cl.enqueue_nd_range_kernel
         self._units: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         self._kept: list[Any] = []
@@ -54,7 +54,7 @@ class OpenClCommandList(GpuCommandList):
             return buffer.buffer
         return self._backend.memory_of(buffer).piece(buffer.offset, max(1, self._backend.stored_bytes(buffer.spec, buffer.layout)))
 
-    def submit(self, first: int, last: int) -> None:
+    def enqueue(self, first: int, last: int) -> None:
         cl, queue, enqueue = self._backend.device.cl, self._backend.queue, self._enqueue
         position = first
         try:
