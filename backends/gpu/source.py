@@ -73,10 +73,22 @@ def lane(width: int, index: int) -> str:
 #: Minus infinity, as a float.
 LOWEST = "float_of(-8388608)"
 
-#: For kernels that check indices: reads("indices", "int"), writes("faults", "int") and the params of FAULT_PARAMS.
-FAULTS = """
+#: What moves data without regard to its dtype: storage and width of elements of 1, 2, 4, 8 and 16 bytes.
+RAW = {1: ("uchar", 1), 2: ("ushort", 1), 4: ("uint", 1), 8: ("uint", 2), 16: ("uint", 4)}
+
+#: `checked(low, high, size)`: an index in [-size, size), given as two ints, counted from the front; -1 where it is outside.
+CHECKED = """
 int checked(int low, int high, int size) {
     if (high != (low < 0 ? -1 : 0) || low < -size || low >= size) return -1;
     return low < 0 ? low + size : low;
 }
 """
+#: Reports the index `low`, `high` as illegal (`GpuCommandList.fault`); for kernels with the param `slot` that write "faults", of ints.
+REPORT = "store_faults(slot, 1); store_faults(slot + 1, low); store_faults(slot + 2, high);"
+
+
+def index_at(name: str, place: str) -> str:
+    """C that reads `low` and `high` of an element of an index tensor, whose elements are of `words` ints."""
+    return (
+        f"int low = load_{name}(({place}) * words), high = low < 0 ? -1 : 0; if (words == 2) high = load_{name}(({place}) * words + 1);"
+    )
