@@ -12,6 +12,7 @@ from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
 from mnnx.backends.blocked import block, blocked_shape, unblock
 from mnnx.backends.gpu import creators
 from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
+from mnnx.backends.gpu.source import RAW
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 
@@ -71,6 +72,13 @@ class GpuBackend(Backend):
     def storage(self, dtype: np.dtype) -> str:
         """How kernels name the storage of a dtype (`source.STORAGES`)."""
         return "half" if self.half and dtype == _FLOAT32 else _STORAGES[dtype]
+
+    def raw_storage(self, dtype: np.dtype, count: int = 1) -> tuple[str, int, int]:
+        """How kernels that only move data name elements of a dtype: storage, width, and how many of them that are (more than one only where
+        rows of `count` elements allow it)."""
+        nbytes = self.stored(dtype.itemsize, dtype)
+        several = 16 // nbytes if count and count % (16 // nbytes) == 0 else 1
+        return *RAW[nbytes * several], several
 
     def stored(self, nbytes: int, dtype: np.dtype) -> int:
         return nbytes // 2 if self.half and dtype == _FLOAT32 else nbytes

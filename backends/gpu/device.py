@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,6 +12,13 @@ from mnnx.backends.backend import CommandList
 from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.gpu.profile import Profile
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.errors import InputError
+
+if TYPE_CHECKING:
+    from mnnx.backends.gpu.backend import GpuBackend
+
+#: Reports that one piece of memory has room for, and the ints of each: whether there is one, and the illegal value, low int first.
+_REPORTS, _REPORT_INTS = 64, 3
 
 
 class Memory(ABC):
@@ -51,6 +59,11 @@ class Device(ABC):
 class GpuCommandList(CommandList):
     """Dispatches of kernels, in the order in which they were recorded."""
 
+    def __init__(self, backend: GpuBackend):
+        self._backend = backend
+        self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
+        self._reports: list[Memory] = []
+
     @abstractmethod
     def record(
         self,
@@ -64,3 +77,48 @@ class GpuCommandList(CommandList):
 
         local: the work items of a group (None: as the kernel says).
         """
+
+    @abstractmethod
+    def enqueue(self, first: int, last: int) -> None:
+        """Hands the commands first … last-1 to the device, in order."""
+
+    @abstractmethod
+    def enqueue_timed(self, first: int, last: int) -> int:
+        """As `enqueue`, and waits; returns the nanoseconds that the device's clock counted."""
+
+    def submit(self, first: int, last: int) -> None:
+        self.enqueue(first, last)
+        self._look_for_faults(first, last)
+
+    def submit_timed(self, first: int, last: int) -> int:
+        nanoseconds = self.enqueue_timed(first, last)
+        self._look_for_faults(first, last)
+        return nanoseconds
+
+    def _look_for_faults(self, first: int, last: int) -> None:
+        if any(first <= command < last for _, command in self._faults):
+            self._raise_fault()
+
+    def fault(self, message: str) -> tuple[Memory, int]:
+        """Where the next kernel to be recorded reports that a value is illegal: ints in a piece of memory, and the place of the first.
+
+        The kernel writes 1 there, and then the value's low and high ints; `source.FAULTS` does so. Once the commands are done, which is
+        waited for only where a kernel among them can report something, the run ends with InputError(message.format(value)).
+        """
+        page, place = divmod(len(self._faults), _REPORTS)
+        if page == len(self._reports):
+            self._reports.append(self._backend.table(np.zeros(_REPORTS * _REPORT_INTS, np.int32)))
+        self._faults.append((message, len(self)))
+        return self._reports[page], place * _REPORT_INTS
+
+    def _raise_fault(self) -> None:
+        reports = np.empty((len(self._reports), _REPORTS, _REPORT_INTS), np.int32)
+        for memory, page in zip(self._reports, reports, strict=True):
+            self._backend.read(memory, 0, page)
+        reports = reports.reshape(-1, _REPORT_INTS)
+        if reports[:, 0].any():
+            for memory in self._reports:
+                self._backend.write(memory, 0, np.zeros((_REPORTS, _REPORT_INTS), np.int32))
+            first = int(reports[:, 0].argmax())
+            message, self.failed = self._faults[first]
+            raise InputError(message.format(int(reports[first, 1:].copy().view(np.int64)[0])))

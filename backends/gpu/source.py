@@ -7,7 +7,8 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     lid(0)  group(0)  local_size(0)   its index in its work group, the group's index, how many items a group has
     load_x(i)                   element i of buffer x, as a float (or vector of floats) whatever its storage, as an int, as a bool
     store_y(i, v)               writes it, converted to its storage
-    to_float(x)  to_int(x)      converted, truncated towards zero
+    to_float(x)  to_int(x)  to_uint(x)    converted, truncated towards zero
+    bits_of(x)  float_of(i)     a float's bits as an int, and back
     abs_of(x)                   of a float or a vector
     madd(a, b, c)               a * b + c, rounded once or twice
     splatN(x)  pack2(a, b)  pack4(a, b, c, d)    vectors (N as in floatN)
@@ -67,3 +68,27 @@ AHEAD_BLOCK = 4
 def lane(width: int, index: int) -> str:
     """The suffix that picks a lane of a vector: ".y"."""
     return "." + "xyzw"[index] if width <= 4 else f".s{index:x}"
+
+
+#: Minus infinity, as a float.
+LOWEST = "float_of(-8388608)"
+
+#: What moves data without regard to its dtype: storage and width of elements of 1, 2, 4, 8 and 16 bytes.
+RAW = {1: ("uchar", 1), 2: ("ushort", 1), 4: ("uint", 1), 8: ("uint", 2), 16: ("uint", 4)}
+
+#: `checked(low, high, size)`: an index in [-size, size), given as two ints, counted from the front; -1 where it is outside.
+CHECKED = """
+int checked(int low, int high, int size) {
+    if (high != (low < 0 ? -1 : 0) || low < -size || low >= size) return -1;
+    return low < 0 ? low + size : low;
+}
+"""
+#: Reports the index `low`, `high` as illegal (`GpuCommandList.fault`); for kernels with the param `slot` that write "faults", of ints.
+REPORT = "store_faults(slot, 1); store_faults(slot + 1, low); store_faults(slot + 2, high);"
+
+
+def index_at(name: str, place: str) -> str:
+    """C that reads `low` and `high` of an element of an index tensor, whose elements are of `words` ints."""
+    return (
+        f"int low = load_{name}(({place}) * words), high = low < 0 ? -1 : 0; if (words == 2) high = load_{name}(({place}) * words + 1);"
+    )

@@ -20,7 +20,7 @@ _SCALARS = {"int": np.int32, "uint": np.uint32, "float": np.float32}
 
 class OpenClCommandList(GpuCommandList):
     def __init__(self, backend: OpenClBackend):
-        self._backend = backend
+        super().__init__(backend)
         self._enqueue = backend.device.cl.enqueue_nd_range_kernel
         self._units: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = []
         self._kept: list[Any] = []
@@ -54,17 +54,16 @@ class OpenClCommandList(GpuCommandList):
             return buffer.buffer
         return self._backend.memory_of(buffer).piece(buffer.offset, max(1, self._backend.stored_bytes(buffer.spec, buffer.layout)))
 
-    def submit(self, first: int, last: int) -> None:
-        self._run(self._backend.queue, first, last).flush()
+    def enqueue(self, first: int, last: int) -> None:
+        self._enqueue_to(self._backend.queue, first, last).flush()
 
-    def submit_timed(self, first: int, last: int) -> int:
+    def enqueue_timed(self, first: int, last: int) -> int:
         self._backend.queue.finish()
-        queue = self._backend.timing_queue
         events: list[Any] = []
-        self._run(queue, first, last, events).finish()
+        self._enqueue_to(self._backend.timing_queue, first, last, events).finish()
         return sum(event.profile.end - event.profile.start for event in events)
 
-    def _run(self, queue: Any, first: int, last: int, events: list[Any] | None = None) -> Any:
+    def _enqueue_to(self, queue: Any, first: int, last: int, events: list[Any] | None = None) -> Any:
         self._backend.device.owner.check()
         cl, enqueue = self._backend.device.cl, self._enqueue
         position = first

@@ -15,6 +15,7 @@ _PRELUDE = """\
 #define madd(a, b, c) mad(a, b, c)
 #define to_float(x) convert_float(x)
 #define to_int(x) convert_int(x)
+#define to_uint(x) convert_uint(x)
 #define abs_of(x) fabs(x)
 #define splat2(x) ((float2)(x))
 #define splat4(x) ((float4)(x))

@@ -35,7 +35,7 @@ class VulkanCommandList(GpuCommandList):
     """Holds a command buffer for every range that was ever submitted: the whole, and single units for callbacks."""
 
     def __init__(self, backend: VulkanBackend):
-        self._backend = backend
+        super().__init__(backend)
         self._device = backend.device
         self._dispatches: list[_Dispatch] = []
         self._kept: list[Any] = []
@@ -82,7 +82,7 @@ class VulkanCommandList(GpuCommandList):
         start = memory.start + offset
         return Span(memory.buffer, start, start + -(-nbytes // 4) * 4, writes)
 
-    def submit(self, first: int, last: int) -> None:
+    def enqueue(self, first: int, last: int) -> None:
         if first == last:
             return
         info = self._recorded.get((first, last))

@@ -29,8 +29,8 @@ class RasterExecution(GpuExecution):
         fill = None if self.op.fill is None else backend.packed("plain", self.op.fill.reshape(1), np.array)
         regions = sorted(self.op.regions, key=lambda region: (region.source_index, region.count))
         table = backend.table(np.array([_words(region) for region in regions], np.int32))
-        nbytes = backend.stored(self.op.dtype.itemsize, self.op.dtype)
-        found = kernel("raster", storage={1: "uchar", 2: "ushort"}.get(nbytes, "uint"), width=max(1, nbytes // 4))
+        storage, width, _ = backend.raw_storage(self.op.dtype)
+        found = kernel("raster", storage=storage, width=width)
         for first, last in _runs(regions):
             alike = regions[first:last]
             source = fill if alike[0].source_index == FILL else inputs[alike[0].source_index]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.source import Source, reads, writes
+from mnnx.backends.gpu.source import RAW, Source, reads, writes
 from mnnx.schema.ops.raster import MAX_DIMS
 
 #: Ints of a region in the table: number of elements, offset in the source, offset in the target, then per dim (innermost first) its
@@ -11,7 +11,7 @@ from mnnx.schema.ops.raster import MAX_DIMS
 REGION_WORDS = 3 + 3 * MAX_DIMS
 
 
-@kernel_factory("raster", lambda: [{"storage": s, "width": w} for s, w in (("uchar", 1), ("ushort", 1), ("uint", 1), ("uint", 2))])
+@kernel_factory("raster", lambda: [{"storage": storage, "width": width} for storage, width in RAW.values()])
 def raster(storage: str, width: int) -> Source:
     """Copies the regions first … first + gid(1) of a table from x to y, one element of `width` words of `storage` per work item."""
     body = f"""\

@@ -1,0 +1,121 @@
+"""Poolings on GPUs: over windows, and over whole channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
+from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.gpu.creators import creator
+from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.kernel import kernel
+from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
+from mnnx.schema.ops.windows import ConvGeometry
+
+#: As in kernels/pooling.py.
+GROUP = 64
+
+_FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
+_BYTES = frozenset(np.dtype(t) for t in ("int8", "uint8"))
+_MAX_DIMS = 3
+
+
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    if outputs[0] is None:
+        return "only indices are wanted"
+    if inputs[0].dtype not in _FLOATS | (_BYTES if isinstance(op, MaxPool) else frozenset()):
+        return f"no kernels for {inputs[0].dtype}"
+    return f"more than {_MAX_DIMS} spatial dims" if inputs[0].rank > 2 + _MAX_DIMS else None
+
+
+def supports_whole(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    return None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}"
+
+
+@creator(MaxPool, AveragePool, LpPool, supports=supports)
+def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return PoolExecution(op, backend, inputs)
+
+
+@creator(GlobalAveragePool, GlobalMaxPool, GlobalLpPool, supports=supports_whole)
+def create_whole(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return WholePoolExecution(op, backend)
+
+
+class PoolExecution(GpuExecution):
+    """A work item per window."""
+
+    def __init__(self, op: Op, backend, inputs: Specs):
+        super().__init__(op, backend)
+        self.geometry = op.geometry(inputs[0].shape)
+
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        if isinstance(self.op, LpPool) or (len(outputs) > 1 and outputs[1] is not None):
+            return ()
+        if isinstance(self.op, MaxPool) and inputs[0].shape[1] % lanes and not _all_see_pixels(self.geometry):
+            return ()  # such a window is minus infinity, also in the lanes past the last channel
+        return _blocked_in_and_out(outputs, lanes)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, y, index = inputs[0], outputs[0], (*outputs, None)[1]
+        if x.spec.size == 0:
+            return
+        op, geometry, storage, width = self.op, self.geometry, self.backend.storage(x.dtype), x.layout or 1
+        rows = math.prod(blocked_shape(x.shape, width)[:2])
+        total = rows * math.prod(geometry.output)
+        params = [total, *_three_dims(geometry)]
+        if index is not None:
+            found = kernel("pooling.max_indices", storage=storage)
+            self.backend.commands.record(found, [x, y, index], [*params, int(op.storage_order)], (total,))
+        elif isinstance(op, MaxPool):
+            self.backend.commands.record(kernel("pooling.max", storage=storage, width=width), [x, y], params, (total,))
+        elif isinstance(op, AveragePool):
+            found = kernel("pooling.mean", storage=storage, width=width)
+            self.backend.commands.record(found, [x, y], [*params, int(op.count_include_pad)], (total,))
+        else:
+            self.backend.commands.record(kernel("pooling.norm", storage=storage), [x, y], [*params, op.p], (total,))
+
+
+class WholePoolExecution(GpuExecution):
+    """A work group per channel, or block of channels."""
+
+    def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        return () if isinstance(self.op, GlobalLpPool) else _blocked_in_and_out(outputs, lanes)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, y = inputs[0], outputs[0]
+        width = x.layout or 1
+        rows = math.prod(blocked_shape(x.shape, width)[:2])
+        if not rows:
+            return
+        combine = {GlobalAveragePool: "mean", GlobalMaxPool: "max", GlobalLpPool: "norm"}[type(self.op)]
+        found = kernel("pooling.whole", storage=self.backend.storage(x.dtype), width=width, combine=combine)
+        params = [rows, math.prod(x.shape[2:]), getattr(self.op, "p", 0)]
+        self.backend.commands.record(found, [x, y], params, (rows * GROUP,), (GROUP, 1, 1))
+
+
+def _three_dims(geometry: ConvGeometry) -> list[int]:
+    """Of three spatial dims, the first ones of size 1 where there are fewer: as the kernels take them."""
+    g, more = geometry, _MAX_DIMS - len(geometry.input)
+    rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.end, 0), (g.output, 1))
+    return [n for values, neutral in rows for n in (*(neutral,) * more, *values)]
+
+
+def _all_see_pixels(geometry: ConvGeometry) -> bool:
+    """Whether every window sees a pixel of the image."""
+    g = geometry
+    return all(
+        any(0 <= window * stride - begin + tap * dilation < size for tap in range(taps))
+        for size, taps, stride, dilation, begin, count in zip(
+            g.input, g.kernel, g.strides, g.dilations, g.begin, g.output, strict=True
+        )
+        for window in range(count)
+    )
+
+
+def _blocked_in_and_out(outputs: Specs, lanes: int) -> Sequence[Layouts]:
+    return [Layouts((lanes,), (lanes, *(0 for _ in outputs[1:])))] if can_block(outputs[0]) else ()
