@@ -5,7 +5,7 @@ chunk mostly runs where the same part of the data was made, and a unit is done w
 comes late, or that the system took off its core between two chunks, delays nobody. Counters carry the number of the run in their
 upper bits, so a thread that is still in an earlier run can claim nothing and waits for nothing; they need no reset between runs.
 
-Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
+Layouts (int64 words; `backends/cpu/team.py`, `stretch.py` and `program.py` write them):
 
     program   per unit: kernel address, args address, chunks, unused
     counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
