@@ -142,6 +142,17 @@ def test_chains_end_at_other_units_and_host_functions():
     assert shape_of_chains(_without_host(memory.commands)) == [2, 1, 2]
 
 
+def test_long_chains_are_several():
+    memory = Memory(TEAMS[2], 8 * 5000)
+    x, y = memory.tensor("int32", (5000,), 0), memory.tensor("int32", (5000,), 20000)
+    for _ in range(80):
+        memory.record(arithmetic.Add(), np.add, [x, y], y)
+    lengths = shape_of_chains(memory.commands)
+    assert sum(lengths) == 80
+    assert 1 < len(lengths) < 10
+    memory.check()
+
+
 def _without_host(commands):
     commands._units = [unit for unit in commands._units if not callable(unit)]
     return commands
