@@ -39,6 +39,7 @@ class VulkanBackend(GpuBackend):
         self.device.read(memory, offset, array)
 
     def release(self) -> None:
-        self.submission.wait()
-        self.commands = None
-        self.device.collect()
+        if self.device.owner.is_here:
+            self.submission.wait()
+            self.commands = None
+            self.device.collect()

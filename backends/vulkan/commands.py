@@ -44,6 +44,7 @@ class VulkanCommandList(GpuCommandList):
         self._sets: list[Any] = []
         self._pool: Any = None
         self._recorded: dict[tuple[int, int], Any] = {}
+        self._timed: dict[tuple[int, int], tuple[Any, Any]] = {}
 
     def __len__(self) -> int:
         return len(self._dispatches)
@@ -74,6 +75,10 @@ class VulkanCommandList(GpuCommandList):
             nbytes = max(1, backend.stored_bytes(buffer.spec, buffer.layout))
         else:
             memory, offset, nbytes = buffer, 0, buffer.nbytes
+        if nbytes > self._device.largest:
+            raise BackendError(
+                f"{nbytes} bytes are more than one argument of a kernel can hold on the Vulkan device {self._device.identity}"
+            )
         start = memory.start + offset
         return Span(memory.buffer, start, start + -(-nbytes // 4) * 4, writes)
 
@@ -86,6 +91,19 @@ class VulkanCommandList(GpuCommandList):
         self._backend.submission.submit(info)
 
     def enqueue_timed(self, first: int, last: int) -> int:
+        if first == last:
+            return 0
+        if not self._device.has_clock:
+            return self._enqueue_by_the_hosts_clock(first, last)
+        if (first, last) not in self._timed:
+            queries = self._device.query_pool(self, 2)
+            self._timed[first, last] = self._record(first, last, queries), queries
+        info, queries = self._timed[first, last]
+        self._backend.submission.submit(info)
+        self._backend.submission.wait()
+        return self._device.nanoseconds(queries)
+
+    def _enqueue_by_the_hosts_clock(self, first: int, last: int) -> int:
         self._backend.submission.wait()
         start = time.perf_counter_ns()
         self.enqueue(first, last)
@@ -93,8 +111,8 @@ class VulkanCommandList(GpuCommandList):
         return time.perf_counter_ns() - start
 
     # ---- recording
-    def _record(self, first: int, last: int) -> Any:
-        """The VkSubmitInfo of a new command buffer."""
+    def _record(self, first: int, last: int, queries: Any = None) -> Any:
+        """The VkSubmitInfo of a new command buffer. queries: a pool for the timestamps of its start and end."""
         device = self._device
         api, lib = device.api, device.api.lib
         device.check_usable()
@@ -105,6 +123,9 @@ class VulkanCommandList(GpuCommandList):
         commands = device.command_buffer(self._pool)
         hazards, compute, null = Hazards(), lib.VK_PIPELINE_BIND_POINT_COMPUTE, api.NULL
         api.check(lib.vkBeginCommandBuffer(commands, api.struct("VkCommandBufferBeginInfo")), "vkBeginCommandBuffer")
+        if queries is not None:
+            lib.vkCmdResetQueryPool(commands, queries, 0, 2)
+            lib.vkCmdWriteTimestamp(commands, lib.VK_PIPELINE_STAGE_TOP_OF_PIPE_BIT, queries, 0)
         bound = None
         for dispatch, chosen in zip(self._dispatches[first:last], self._sets[first:last], strict=True):
             if hazards.must_wait(dispatch.spans):
@@ -117,6 +138,8 @@ class VulkanCommandList(GpuCommandList):
                 data = api.ffi.from_buffer(dispatch.constants)
                 lib.vkCmdPushConstants(commands, dispatch.layout, lib.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(dispatch.constants), data)
             lib.vkCmdDispatch(commands, *dispatch.groups)
+        if queries is not None:
+            lib.vkCmdWriteTimestamp(commands, lib.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 1)
         device.make_visible(commands)
         api.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer")
         return device.submit_info(commands)

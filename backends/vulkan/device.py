@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import os
 import threading
 import weakref
 from itertools import count
@@ -14,6 +13,7 @@ import numpy as np
 from mnnx.backends.gpu.choice import choose
 from mnnx.backends.gpu.device import Device
 from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.gpu.process import Owner
 from mnnx.backends.gpu.profile import profile_of
 from mnnx.backends.vulkan.api import DEVICE_LOST, INSTALL
 from mnnx.backends.vulkan.instance import Instance, PhysicalDevice
@@ -38,7 +38,7 @@ class VulkanDevice(Device):
         self.api = api = instance.api
         self._instance = instance
         self._physical = physical
-        self._pid = os.getpid()
+        self.owner = Owner(f"the Vulkan device {physical.name}")
         self.limits = physical.limits
         version = f"{physical.version >> 22}.{physical.version >> 12 & 1023}.{physical.version & 4095}"
         driver = f"driver {physical.properties.driverVersion:x} {bytes(physical.properties.pipelineCacheUUID).hex()}"
@@ -79,9 +79,11 @@ class VulkanDevice(Device):
         if self.has_bytes:
             wanted = api.struct("VkPhysicalDevice8BitStorageFeatures", pNext=wanted, storageBuffer8BitAccess=1)
         families = api.each(api.lib.vkGetPhysicalDeviceQueueFamilyProperties, "VkQueueFamilyProperties", physical.handle)
-        self.family = next((i for i, family in enumerate(families) if family.queueFlags & _COMPUTE_QUEUE), None)
-        if self.family is None:
+        found = [(i, family.timestampValidBits) for i, family in enumerate(families) if family.queueFlags & _COMPUTE_QUEUE]
+        if not found:
             raise BackendUnavailable(f"the Vulkan device {self.identity} has no queue for computing")
+        self.family, clock_bits = found[0]
+        self._clock_mask = (1 << clock_bits) - 1
         priorities = api.array("float", [1.0])
         queues = api.struct("VkDeviceQueueCreateInfo", queueFamilyIndex=self.family, queueCount=1, pQueuePriorities=priorities)
         names = [api.ffi.new("char[]", name.encode()) for name in named]
@@ -129,7 +131,7 @@ class VulkanDevice(Device):
         return self.heap.allocate(nbytes)
 
     def write(self, memory: VulkanMemory, offset: int, array: np.ndarray) -> None:
-        self.check_process()
+        self.owner.check()
         if memory.address is None:
             self.staging.write(memory, offset, array)
         else:
@@ -137,7 +139,7 @@ class VulkanDevice(Device):
 
     def read(self, memory: VulkanMemory, offset: int, array: np.ndarray) -> None:
         """Device → contiguous host array, when no work changes it."""
-        self.check_process()
+        self.owner.check()
         if memory.address is None:
             self.staging.read(memory, offset, array)
         else:
@@ -165,6 +167,25 @@ class VulkanDevice(Device):
         """A VkSubmitInfo for one command buffer."""
         return self.api.struct("VkSubmitInfo", commandBufferCount=1, pCommandBuffers=self.api.array("VkCommandBuffer", [commands]))
 
+    def query_pool(self, owner: Any, size: int) -> Any:
+        """For so many timestamps."""
+        api = self.api
+        info = api.struct("VkQueryPoolCreateInfo", queryType=api.lib.VK_QUERY_TYPE_TIMESTAMP, queryCount=size)
+        pool = api.make("vkCreateQueryPool", "VkQueryPool", self.handle, info, api.NULL)
+        self.keep(owner, ("vkDestroyQueryPool", pool))
+        return pool
+
+    def nanoseconds(self, queries: Any) -> int:
+        """Between the two timestamps of a pool, which are written."""
+        api, times = self.api, self.api.ffi.new("uint64_t[2]")
+        code = api.lib.vkGetQueryPoolResults(self.handle, queries, 0, 2, 16, times, 8, api.lib.VK_QUERY_RESULT_64_BIT)
+        api.check(code, "vkGetQueryPoolResults")
+        return round(((times[1] - times[0]) & self._clock_mask) * self.limits.timestampPeriod)
+
+    @property
+    def has_clock(self) -> bool:
+        return self._clock_mask != 0
+
     def wait_for_kernels(self, commands: Any) -> None:
         """What comes after in a command buffer reads and writes when the kernels before are done."""
         lib = self.api.lib
@@ -189,7 +210,7 @@ class VulkanDevice(Device):
         """Destroys what nobody owns any more, when the device is done with it."""
         if not (self._buried or self.heap.freed):
             return
-        self.check_process()
+        self.owner.check()
         with self.queue_lock:
             self.api.lib.vkQueueWaitIdle(self.queue)
             self.heap.reclaim()
@@ -205,14 +226,9 @@ class VulkanDevice(Device):
         """How many things live on the device."""
         return len(self._living)
 
-    def check_process(self) -> None:
-        """Raises BackendError in a forked child."""
-        if os.getpid() != self._pid:
-            raise BackendError("a Vulkan device doesn't survive a fork: start processes with the method 'spawn', and open models in them")
-
     def check_usable(self) -> None:
         """Raises BackendError in a forked child, and when the device is lost."""
-        self.check_process()
+        self.owner.check()
         if self.lost:
             raise BackendError(f"the Vulkan device {self.identity} was lost: make a new session")
 
@@ -225,8 +241,6 @@ class VulkanDevice(Device):
 
     def close(self) -> None:
         """Destroys all that lives on it, and the device."""
-        if os.getpid() != self._pid:
-            return
         self.lost = True
         lib = self.api.lib
         lib.vkDeviceWaitIdle(self.handle)
@@ -239,13 +253,13 @@ class _Process:
     """What a process has opened."""
 
     def __init__(self) -> None:
-        self.pid = os.getpid()
+        self.owner = Owner("a Vulkan device")
         self.lock = threading.Lock()
         self.instance: Instance | None = None
         self.devices: dict[int, VulkanDevice] = {}
 
     def close(self) -> None:
-        if self.instance is None or os.getpid() != self.pid:
+        if self.instance is None or not self.owner.is_here:
             return
         for device in self.devices.values():
             device.close()
@@ -256,14 +270,14 @@ _PROCESS = _Process()
 atexit.register(_PROCESS.close)
 
 
-def open_device(wanted: int | str | None) -> VulkanDevice:
-    """The device of that number, name (or a part of it) or type ("gpu", "cpu"); None: a GPU if there is one.
+def open_device(wanted: str) -> VulkanDevice:
+    """The device of that number, name (or a part of it) or type ("gpu", "cpu"); "": a GPU if there is one.
 
     Raises BackendUnavailable, saying what there is.
     """
     process = _PROCESS
-    if process.pid != os.getpid() and process.instance is not None:
-        raise BackendError("Vulkan doesn't survive a fork: start processes with the method 'spawn'")
+    if process.instance is not None:
+        process.owner.check()
     with process.lock:
         if process.instance is None:
             process.instance = Instance()

@@ -18,6 +18,9 @@ layout(constant_id = 3) const uint groups_x = 0;
 layout(constant_id = 4) const uint groups_y = 0;
 layout(constant_id = 5) const uint groups_z = 0;
 uvec3 group_index;
+"""
+#: Each is in the text of the kernels that use it.
+_MACROS = """\
 #define float2 vec2
 #define float4 vec4
 #define int2 ivec2
@@ -37,6 +40,7 @@ uvec3 group_index;
 #define madd(a, b, c) fma(a, b, c)
 #define to_float(x) float(x)
 #define to_int(x) int(x)
+#define to_uint(x) uint(x)
 #define abs_of(x) abs(x)
 #define splat2(x) vec2(x)
 #define splat4(x) vec4(x)
@@ -65,6 +69,7 @@ _STORED = {
     "uchar": ("uint8_t", "u8vec", "GL_EXT_shader_8bit_storage"),
     "bool": ("uint8_t", "u8vec", "GL_EXT_shader_8bit_storage"),
 }
+_MACRO = {re.match(r"#define (\w+)", line)[1]: f"{line}\n" for line in _MACROS.splitlines()}
 #: Storage → what kernels compute with.
 _VALUES = {"half": "float", "char": "int", "uchar": "int", "short": "int", "ushort": "int"}
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
@@ -73,18 +78,20 @@ _WORD = re.compile(r"\b[A-Za-z_]\w*")
 def glsl(source: Source) -> str:
     """The text of a compute shader."""
     extensions = sorted({_STORED[buffer.storage][2] for buffer in source.buffers} - {""})
-    used = _WORD.findall(source.functions) + _WORD.findall(source.body)
+    own = "".join(f"shared {kind} {array}[{count}];\n" for kind, array, count in source.shared) + source.functions
+    functions = functions_for(_WORD.findall(own + source.body))
+    used = set(_WORD.findall(functions + own + source.body))
     params = "".join(f" {kind} {name};" for kind, name in source.parameters)
     return "".join(
         (
             "#version 450\n",
             *(f"#extension {name} : require\n" for name in extensions),
             _PRELUDE,
+            *(line for name, line in _MACRO.items() if name in used),
             *(_binding(place, buffer) for place, buffer in enumerate(source.buffers)),
             f"layout(push_constant) uniform Params {{{params} }};\n" if params else "",
-            *(f"shared {kind} {array}[{count}];\n" for kind, array, count in source.shared),
-            functions_for(used),
-            source.functions,
+            functions,
+            own,
             f"\nvoid main() {{\n{_START}{source.body}\n}}\n",
         )
     )

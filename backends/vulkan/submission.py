@@ -40,7 +40,7 @@ class Submission:
         if not self._pending:
             return
         device, lib = self._device, self._lib
-        device.check_process()
+        device.owner.check()
         while (code := lib.vkWaitForFences(device.handle, 1, self._fences, 1, _SECOND)) == _TIMEOUT:
             pass  # back in Python every second, so that signals are seen
         self._pending = False
