@@ -8,7 +8,7 @@ GPU_RUNTIMES := pocl-opencl-icd mesa-vulkan-drivers libvulkan1 vulkan-validation
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint format schema docs bench arm64 wheel clean
+.PHONY: demo test test-slow lint format schema spirv docs bench arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -51,6 +51,9 @@ format: $(VENV)/installed-dev
 
 schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.fbs
 	$(BIN)/python -m mnnx.schema.generate
+
+spirv: $(VENV)/installed-dev  ## Compiles the Vulkan kernels whose sources changed (Debian: apt-get install glslang-tools spirv-tools)
+	$(BIN)/python -m mnnx.backends.vulkan.compile
 
 docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md
 	$(BIN)/mnnx ops --markdown > docs/operators.md

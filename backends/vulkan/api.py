@@ -10,8 +10,7 @@ from typing import Any
 from mnnx.errors import BackendError, BackendUnavailable
 
 INSTALL = "install a driver (on Debian: apt-get install mesa-vulkan-drivers libvulkan1, which runs on any CPU as well)"
-OUT_OF_MEMORY = (-1, -2)
-DEVICE_LOST = -4
+DEVICE_LOST, LAYER_NOT_PRESENT = -4, -6
 #: A part of a name that begins behind a lower-case letter: CreateInfo, Device16BitStorage, InfoEXT.
 _PART = re.compile(r"(?<=[a-z])(?=[A-Z0-9])")
 

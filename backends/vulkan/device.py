@@ -270,6 +270,11 @@ _PROCESS = _Process()
 atexit.register(_PROCESS.close)
 
 
+def messages() -> list[str]:
+    """What the validation layers said, where they are on (`instance.VALIDATE`)."""
+    return [] if _PROCESS.instance is None else _PROCESS.instance.messages
+
+
 def open_device(wanted: str) -> VulkanDevice:
     """The device of that number, name (or a part of it) or type ("gpu", "cpu"); "": a GPU if there is one.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from mnnx.backends.vulkan.api import INSTALL, Api, load
+from mnnx.backends.vulkan.api import INSTALL, LAYER_NOT_PRESENT, Api, load
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.log import log
 
@@ -57,6 +57,8 @@ class Instance:
         )
         place = api.ffi.new("VkInstance *")
         code = api.lib.vkCreateInstance(info, api.NULL, place)
+        if code == LAYER_NOT_PRESENT:
+            raise BackendUnavailable(f"{VALIDATE}=1 needs {_LAYER} (on Debian: apt-get install vulkan-validationlayers)")
         if code < 0:
             raise BackendUnavailable(f"no Vulkan driver was found ({api.name_of(code)}): {INSTALL}")
         self.handle = place[0]
