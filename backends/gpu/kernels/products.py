@@ -18,25 +18,19 @@ def accumulate(source: int, block: int, rows: int, vectors: int, scalars: bool, 
 
     scalars: x is read element by element, which on CPUs costs nothing, while to take a lane from a vector does.
     """
-    if scalars:
-        values = [f"load_x(a{r} * {source} + lane)" if source > 1 else f"load_x(a{r})" for r in range(rows)]
-        loads = [f"float x = {value if inside else f'in{r} ? {value} : 0.0f'};" for r, value in enumerate(values)]
-        terms = [
-            f"{{ {load} {' '.join(f's{r}_{v} = madd(splat{block}(x), v{v}, s{r}_{v});' for v in range(vectors))} }}"
-            for r, load in enumerate(loads)
+    lines = []
+    if not scalars:
+        values = [f"load_x_from(a{r}, 0)" for r in range(rows)]
+        lines += [
+            f"float{source} e{r} = {value if inside else f'in{r} ? {value} : splat{source}(0.0f)'};" for r, value in enumerate(values)
         ]
-        weights = "".join(f"                float{block} v{v} = load_w(w{v} + lane);\n" for v in range(vectors))
-        return (
-            f"            for (int lane = 0; lane < {source}; lane++) {{\n{weights}"
-            + "".join(f"                {t}\n" for t in terms)
-            + "            }"
-        )
-    zero = f"splat{source}(0.0f)"
-    lines = [f"float{source} e{r} = {f'load_x(a{r})' if inside else f'in{r} ? load_x(a{r}) : {zero}'};" for r in range(rows)]
     for i in range(source):
-        lines.append("{")
-        lines += [f"float{block} v{v} = load_w(w{v} + {i});" for v in range(vectors)]
-        lines += [f"s{r}_{v} = madd(splat{block}(e{r}{lane(source, i)}), v{v}, s{r}_{v});" for r in range(rows) for v in range(vectors)]
+        lines += ["{", *(f"float{block} v{v} = load_w_from(w{v}, {i});" for v in range(vectors))]
+        for r in range(rows):
+            value = f"e{r}{lane(source, i)}" if not scalars else f"load_x_from(a{r}, {i})" if inside else f"in{r} ? load_x_from(a{r}, {i}) : 0.0f"
+            lines += ["{", f"float{block} x = splat{block}({value});"]
+            lines += [f"s{r}_{v} = madd(x, v{v}, s{r}_{v});" for v in range(vectors)]
+            lines.append("}")
         lines.append("}")
     return "\n".join(f"            {line}" for line in lines)
 
@@ -45,20 +39,15 @@ def finish(block: int, target: int, rows: int, vectors: int) -> str:
     """Adds bias and residual, activates and stores the pixels first … of the blocks block … of image n; see convolution.product."""
     results = "".join(f"    results[{r * vectors + v}] = s{r}_{v};\n" for r in range(rows) for v in range(vectors))
     if target == 1:
-        store = (
-            f"""\
+        store = f"""\
         int channel = (b % group_out_blocks) * {block};
         int place = ((n * (out_blocks / group_out_blocks) + b / group_out_blocks) * group_channels + channel) * pixels + pixel;
         float{block} value = results[i] + load_bias(b);
-"""
-            + "".join(
-                f"        if (has_residual != 0 && channel + {i} < group_channels) value{lane(block, i)} += load_residual(place + {i} * pixels);\n"
-                for i in range(block)
-            )
-            + "        value = activate(activation, activation_a, activation_b, value);\n"
-            + "".join(
-                f"        if (channel + {i} < group_channels) store_y(place + {i} * pixels, value{lane(block, i)});\n" for i in range(block)
-            )
+""" + "".join(
+            f"        if (has_residual != 0 && channel + {i} < group_channels) value{lane(block, i)} += load_residual(place + {i} * pixels);\n"
+            for i in range(block)
+        ) + "        value = activate(activation, activation_a, activation_b, value);\n" + "".join(
+            f"        if (channel + {i} < group_channels) store_y(place + {i} * pixels, value{lane(block, i)});\n" for i in range(block)
         )
     else:
         store = f"""\
