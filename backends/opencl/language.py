@@ -12,11 +12,7 @@ _PRELUDE = """\
 #define group(d) ((int)get_group_id(d))
 #define local_size(d) ((int)get_local_size(d))
 #define barrier_local() barrier(CLK_LOCAL_MEM_FENCE)
-#ifdef FP_FAST_FMAF
-#define madd(a, b, c) fma(a, b, c)
-#else
-#define madd(a, b, c) mad(a, b, c)
-#endif
+#define madd(a, b, c) ((a) * (b) + (c))
 #define to_float(x) convert_float(x)
 #define to_int(x) convert_int(x)
 #define to_uint(x) convert_uint(x)
