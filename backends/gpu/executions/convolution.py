@@ -18,6 +18,9 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.convolution import Conv
 
+#: As in kernels/convolution.py.
+TILES = ((8, 2), (8, 1), (4, 1))
+
 _FLOAT16, _FLOAT32 = np.dtype("float16"), np.dtype("float32")
 
 
@@ -145,9 +148,7 @@ class ConvolutionExecution(GpuExecution):
         group_out_blocks = -(-(self.channels // groups) // block)
         out_blocks = groups * group_out_blocks
         profile = backend.device.profile
-        rows, vectors = profile.rows, profile.vectors
-        if group_out_blocks % vectors and groups > 1:
-            vectors = 1
+        rows, vectors = self._tile(windows.out_pixels, group_out_blocks)
         product = kernel(
             "convolution.product",
             storage=self.storage,
@@ -165,6 +166,19 @@ class ConvolutionExecution(GpuExecution):
         size = (-(-windows.out_pixels // rows), -(-out_blocks // vectors), self.x[0])
         buffers = [x, weights, self._bias(bias), y if residual is None else residual, y]
         backend.commands.record(product, buffers, params, size, profile.tile_group)
+
+    def _tile(self, pixels: int, blocks: int) -> tuple[int, int]:
+        """Rows × vectors: the largest tile that leaves enough of them to fill the device, and doesn't reach into the next group."""
+        profile, images = self.backend.device.profile, self.x[0] * self.op.group
+        fitting = [
+            (rows, vectors)
+            for rows, vectors in TILES
+            if rows <= profile.rows and vectors <= profile.vectors and (self.op.group == 1 or blocks % vectors == 0)
+        ]
+        if self._source == 1 and not profile.pads:
+            return next(tile for tile in TILES if tile[1] == 1)
+        many = (tile for tile in fitting if images * -(-pixels // tile[0]) * -(-blocks // tile[1]) >= profile.items)
+        return next(many, fitting[-1])
 
     def _record_depthwise(self, inputs: Tensors, y: DeviceTensor) -> None:
         x, w, bias, residual = (*inputs, None, None)[:4]

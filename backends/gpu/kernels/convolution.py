@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from mnnx.backends.gpu import epilogue, windows
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.products import accumulate, declare, finish
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
+#: Rows × vectors of the tiles that devices with blocks of AHEAD_BLOCK choose among; others may choose any.
+TILES = ((8, 2), (8, 1), (4, 1))
 
-def _variants() -> list[dict]:
-    ways = ((1, 1, ((4, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, ((4, 1), (8, 1), (8, 2))))
-    return [
-        {"storage": storage, "source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors, "inside": False}
-        for storage in FLOATS
-        for source, target, tiles in ways
-        for rows, vectors in tiles
-    ]
+
+def _variants() -> Iterator[dict[str, Any]]:
+    for storage in FLOATS:
+        for source, target, tiles in ((1, 1, ((8, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, TILES)):
+            for rows, vectors in tiles:
+                sizes = {"source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors}
+                yield {"storage": storage, "inside": False, **sizes}
 
 
 @kernel_factory("convolution.product", _variants)
