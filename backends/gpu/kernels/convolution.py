@@ -74,7 +74,7 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
 {"".join(f"            move_x(a{r}, step);{chr(10)}" for r in each_row)}{"".join(f"            move_w(w{v}, {source});{chr(10)}" for v in each_vector)}\
         }}
     }}
-{finish(block, target, rows, vectors)}"""
+{finish(block, target, rows, vectors, "first + r", "first + r >= pixels")}"""
     buffers = (
         reads("x", storage, 1 if scalars else source),
         reads("w", storage, block),

@@ -41,8 +41,10 @@ def accumulate(source: int, block: int, rows: int, vectors: int, scalars: bool, 
     return "\n".join(f"            {line}" for line in lines)
 
 
-def finish(block: int, target: int, rows: int, vectors: int) -> str:
-    """Adds bias and residual, activates and stores the pixels first … of the blocks block … of image n; see convolution.product."""
+def finish(block: int, target: int, rows: int, vectors: int, pixel: str, beyond: str) -> str:
+    """Adds bias and residual, activates and stores the pixels of the blocks block … of image n; see convolution.product.
+
+    pixel: C for the pixel of row r, beyond: for whether that lies outside of the image."""
     results = "".join(f"    results[{r * vectors + v}] = s{r}_{v};\n" for r in range(rows) for v in range(vectors))
     if target == 1:
         store = (
@@ -70,6 +72,7 @@ def finish(block: int, target: int, rows: int, vectors: int) -> str:
     return f"""\
     float{block} results[{rows * vectors}];
 {results}    for (int i = 0; i < {rows * vectors}; i++) {{
-        int pixel = first + i / {vectors}, b = block + i % {vectors};
-        if (pixel >= pixels || b >= out_blocks) continue;
+        int r = i / {vectors}, b = block + i % {vectors};
+        if ({beyond} || b >= out_blocks) continue;
+        int pixel = {pixel};
 {store}    }}"""
