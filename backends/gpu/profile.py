@@ -25,6 +25,7 @@ class Profile(Row):
     source: str
     tile_group: tuple[int, int, int] = (16, 4, 1)
     pads: bool = False
+    items: int = 2048
 
     @property
     def is_cpu(self) -> bool:
@@ -45,8 +46,9 @@ PROFILES: Sequence[Profile] = (
         "measured: 8 rows of float16 reach the most of a matrix product",
         (1, 1, 1),
         True,
+        8,
     ),
-    Profile("lavapipe", r"llvmpipe", 4, 8, 2, 16, "measured: 8 rows of two float4 reach the most of a matrix product"),
+    Profile("lavapipe", r"llvmpipe", 4, 8, 2, 16, "measured: 8 rows of two float4 reach the most of a matrix product", items=64),
     Profile(
         "v3d", r"v3d|videocore", 4, 4, 1, 64, "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers"
     ),

@@ -7,6 +7,7 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     lid(0)  group(0)  local_size(0)   its index in its work group, the group's index, how many items a group has
     load_x(i)                   element i of buffer x, as a float (or vector of floats) whatever its storage, as an int, as a bool
     store_y(i, v)               writes it, converted to its storage
+    place_x p = at_x(i); move_x(p, n); load_x_from(p, 3)    element i + n + 3, for loops in which many places move on side by side
     to_float(x)  to_int(x)  to_uint(x)    converted, truncated towards zero
     bits_of(x)  float_of(i)     a float's bits as an int, and back
     abs_of(x)                   of a float or a vector

@@ -12,7 +12,7 @@ _PRELUDE = """\
 #define group(d) ((int)get_group_id(d))
 #define local_size(d) ((int)get_local_size(d))
 #define barrier_local() barrier(CLK_LOCAL_MEM_FENCE)
-#define madd(a, b, c) mad(a, b, c)
+#define madd(a, b, c) ((a) * (b) + (c))
 #define to_float(x) convert_float(x)
 #define to_int(x) convert_int(x)
 #define to_uint(x) convert_uint(x)
@@ -60,5 +60,11 @@ def _accesses(buffer: Buffer) -> str:
         if kind != buffer.storage:
             load = f"convert_{kind}{width}({memory}[i])"
             store = f"({memory}[i] = convert_{buffer.storage}{width}(v))"
-    text = f"#define load_{name}(i) {load}\n"
+    place = f"__global {'' if buffer.writes else 'const '}{_pointee(buffer)} *"
+    step = buffer.width if buffer.storage == "half" else 1
+    text = (
+        f"#define load_{name}(i) {load}\n#define place_{name} {place}\n#define at_{name}(i) ({memory} + {step} * (i))\n"
+        f"#define load_{name}_from(p, i) {load.replace(memory, '(p)')}\n"
+        f"#define move_{name}(p, n) ((p) += {step} * (n))\n"
+    )
     return text + (f"#define store_{name}(i, v) {store}\n" if buffer.writes else "")

@@ -8,6 +8,7 @@ constants 3 … 5 hold how many there really are along each (0: as dispatched).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from mnnx.backends.gpu.source import Buffer, Source
 from mnnx.backends.vulkan.math import functions_for
@@ -88,7 +89,7 @@ def glsl(source: Source) -> str:
             *(f"#extension {name} : require\n" for name in extensions),
             _PRELUDE,
             *(line for name, line in _MACRO.items() if name in used),
-            *(_binding(place, buffer) for place, buffer in enumerate(source.buffers)),
+            *(_binding(place, buffer, used) for place, buffer in enumerate(source.buffers)),
             f"layout(push_constant) uniform Params {{{params} }};\n" if params else "",
             functions,
             own,
@@ -102,8 +103,8 @@ def _type(storage: str, width: int) -> str:
     return element if width == 1 else f"{vector}{width}"
 
 
-def _binding(place: int, buffer: Buffer) -> str:
-    """The buffer with load_NAME and store_NAME."""
+def _binding(place: int, buffer: Buffer, used: Sequence[str]) -> str:
+    """The buffer with load_NAME and store_NAME; and what belongs to places in it, where `used`."""
     name, width, stored = buffer.name, buffer.width, _type(buffer.storage, buffer.width)
     access = "" if buffer.writes else "readonly "
     memory = f"buffer_{name}[i]"
@@ -118,4 +119,7 @@ def _binding(place: int, buffer: Buffer) -> str:
             load, store = f"{value}({memory})", f"({memory} = {stored}({wide}(v)))"
     text = f"layout(std430, set = 0, binding = {place}) {access}buffer Buffer_{name} {{ {stored} buffer_{name}[]; }};\n"
     text += f"#define load_{name}(i) {load}\n"
+    if f"at_{name}" in used:
+        text += f"#define place_{name} int\n#define at_{name}(i) (i)\n#define move_{name}(p, n) ((p) += (n))\n"
+        text += f"#define load_{name}_from(p, i) load_{name}((p) + (i))\n"
     return text + (f"#define store_{name}(i, v) {store}\n" if buffer.writes else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.executions import convolution, matmul
-from mnnx.schema.ops.fused import FusedConv, FusedMatMul
+from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
 
-creator(FusedConv, supports=convolution.supports)(convolution.create)
+creator(FusedConv, FusedConvTranspose, supports=convolution.supports)(convolution.create)
 creator(FusedMatMul, supports=matmul.supports)(matmul.create)

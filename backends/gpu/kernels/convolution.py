@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from mnnx.backends.gpu import epilogue, windows
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.products import accumulate, declare, finish
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
+#: Rows × vectors of the tiles that devices with blocks of AHEAD_BLOCK choose among; others may choose any.
+TILES = ((8, 2), (8, 1), (4, 1))
 
-def _variants() -> list[dict]:
-    ways = ((1, 1, ((4, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, ((4, 1), (8, 1), (8, 2))))
-    return [
-        {"storage": storage, "source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors, "inside": False}
-        for storage in FLOATS
-        for source, target, tiles in ways
-        for rows, vectors in tiles
-    ]
+
+def _variants() -> Iterator[dict[str, Any]]:
+    for storage in FLOATS:
+        for source, target, tiles in ((1, 1, ((8, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, TILES)):
+            for rows, vectors in tiles:
+                sizes = {"source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors}
+                yield {"storage": storage, "inside": False, **sizes}
 
 
 @kernel_factory("convolution.product", _variants)
@@ -28,6 +32,7 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
     Work items: tiles of pixels, of blocks, N.
     """
     scalars = source == 1 or block > 4
+    unit = source if scalars else 1
     each_row, each_vector = range(rows), range(vectors)
     begin = "".join(
         f"    int z{r} = oz * stride_d - begin_d, y{r} = oy * stride_h - begin_h, x{r} = ox * stride_w - begin_w;\n"
@@ -42,34 +47,34 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
     if inside:
         begin += "".join(f"    int p{r} = image + (z{r} * in_h + y{r}) * in_w + x{r};\n" for r in each_row)
         at = "        int tap = (kz * dilation_d * in_h + ky * dilation_h) * in_w + kx * dilation_w;\n" + "".join(
-            f"        int a{r} = p{r} + tap;\n" for r in each_row
+            f"        place_x a{r} = at_x((p{r} + tap) * {unit});\n" for r in each_row
         )
     else:
         at = "        int tz = kz * dilation_d, ty = ky * dilation_h, tx = kx * dilation_w;\n" + "".join(
             f"        bool in{r} = z{r} + tz >= 0 && z{r} + tz < in_d && y{r} + ty >= 0 && y{r} + ty < in_h"
             f" && x{r} + tx >= 0 && x{r} + tx < in_w;\n"
-            f"        int a{r} = in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image;\n"
+            f"        place_x a{r} = at_x((in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image) * {unit});\n"
             for r in each_row
         )
     body = f"""\
     int first = gid(0) * {rows}, block = gid(1) * {vectors}, n = gid(2);
-    int pixels = out_d * out_h * out_w, in_pixels = in_d * in_h * in_w;
+    int pixels = out_d * out_h * out_w, in_pixels = in_d * in_h * in_w, step = in_pixels * {unit};
     if (first >= pixels || block >= out_blocks) return;
     int group = block / group_out_blocks;
     int image = (n * in_blocks + group * group_in_blocks) * in_pixels;
     int ox = first % out_w, oy = first / out_w % out_h, oz = first / (out_w * out_h);
 {begin}{declare(block, rows, vectors)}
     int depth = kernel_d * kernel_h * kernel_w * group_in_blocks * {source};
-{"".join(f"    int w{v} = n * weights_step + min(block + {v}, out_blocks - 1) * depth;{chr(10)}" for v in each_vector)}
+{"".join(f"    place_w w{v} = at_w(n * weights_step + min(block + {v}, out_blocks - 1) * depth);{chr(10)}" for v in each_vector)}
     for (int kz = 0; kz < kernel_d; kz++)
     for (int ky = 0; ky < kernel_h; ky++)
     for (int kx = 0; kx < kernel_w; kx++) {{
 {at}        for (int i = 0; i < group_in_blocks; i++) {{
 {accumulate(source, block, rows, vectors, scalars, inside)}
-{"".join(f"            a{r} += in_pixels;{chr(10)}" for r in each_row)}{"".join(f"            w{v} += {source};{chr(10)}" for v in each_vector)}\
+{"".join(f"            move_x(a{r}, step);{chr(10)}" for r in each_row)}{"".join(f"            move_w(w{v}, {source});{chr(10)}" for v in each_vector)}\
         }}
     }}
-{finish(block, target, rows, vectors)}"""
+{finish(block, target, rows, vectors, "first + r", "first + r >= pixels")}"""
     buffers = (
         reads("x", storage, 1 if scalars else source),
         reads("w", storage, block),

@@ -18,31 +18,33 @@ def accumulate(source: int, block: int, rows: int, vectors: int, scalars: bool, 
 
     scalars: x is read element by element, which on CPUs costs nothing, while to take a lane from a vector does.
     """
-    if scalars:
-        values = [f"load_x(a{r} * {source} + lane)" if source > 1 else f"load_x(a{r})" for r in range(rows)]
-        loads = [f"float x = {value if inside else f'in{r} ? {value} : 0.0f'};" for r, value in enumerate(values)]
-        terms = [
-            f"{{ {load} {' '.join(f's{r}_{v} = madd(splat{block}(x), v{v}, s{r}_{v});' for v in range(vectors))} }}"
-            for r, load in enumerate(loads)
+    lines = []
+    if not scalars:
+        values = [f"load_x_from(a{r}, 0)" for r in range(rows)]
+        lines += [
+            f"float{source} e{r} = {value if inside else f'in{r} ? {value} : splat{source}(0.0f)'};" for r, value in enumerate(values)
         ]
-        weights = "".join(f"                float{block} v{v} = load_w(w{v} + lane);\n" for v in range(vectors))
-        return (
-            f"            for (int lane = 0; lane < {source}; lane++) {{\n{weights}"
-            + "".join(f"                {t}\n" for t in terms)
-            + "            }"
-        )
-    zero = f"splat{source}(0.0f)"
-    lines = [f"float{source} e{r} = {f'load_x(a{r})' if inside else f'in{r} ? load_x(a{r}) : {zero}'};" for r in range(rows)]
     for i in range(source):
-        lines.append("{")
-        lines += [f"float{block} v{v} = load_w(w{v} + {i});" for v in range(vectors)]
-        lines += [f"s{r}_{v} = madd(splat{block}(e{r}{lane(source, i)}), v{v}, s{r}_{v});" for r in range(rows) for v in range(vectors)]
+        lines += ["{", *(f"float{block} v{v} = load_w_from(w{v}, {i});" for v in range(vectors))]
+        for r in range(rows):
+            value = (
+                f"e{r}{lane(source, i)}"
+                if not scalars
+                else f"load_x_from(a{r}, {i})"
+                if inside
+                else f"in{r} ? load_x_from(a{r}, {i}) : 0.0f"
+            )
+            lines += ["{", f"float{block} x = splat{block}({value});"]
+            lines += [f"s{r}_{v} = madd(x, v{v}, s{r}_{v});" for v in range(vectors)]
+            lines.append("}")
         lines.append("}")
     return "\n".join(f"            {line}" for line in lines)
 
 
-def finish(block: int, target: int, rows: int, vectors: int) -> str:
-    """Adds bias and residual, activates and stores the pixels first … of the blocks block … of image n; see convolution.product."""
+def finish(block: int, target: int, rows: int, vectors: int, pixel: str, beyond: str) -> str:
+    """Adds bias and residual, activates and stores the pixels of the blocks block … of image n; see convolution.product.
+
+    pixel: C for the pixel of row r, beyond: for whether that lies outside of the image."""
     results = "".join(f"    results[{r * vectors + v}] = s{r}_{v};\n" for r in range(rows) for v in range(vectors))
     if target == 1:
         store = (
@@ -70,6 +72,7 @@ def finish(block: int, target: int, rows: int, vectors: int) -> str:
     return f"""\
     float{block} results[{rows * vectors}];
 {results}    for (int i = 0; i < {rows * vectors}; i++) {{
-        int pixel = first + i / {vectors}, b = block + i % {vectors};
-        if (pixel >= pixels || b >= out_blocks) continue;
+        int r = i / {vectors}, b = block + i % {vectors};
+        if ({beyond} || b >= out_blocks) continue;
+        int pixel = {pixel};
 {store}    }}"""
