@@ -19,7 +19,7 @@ from mnnx.backends.cpu.kernel import compiled_count
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.backends.cpu.program import CpuCommandList
 from mnnx.backends.cpu.target import Target
-from mnnx.backends.cpu.team import Team
+from mnnx.backends.cpu.team import Team, chunks_of
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendError
 from mnnx.schema.ops.base import Op, Spec
@@ -88,10 +88,8 @@ class CpuBackend(Backend):
         return self._shared.get((self.target.level.name, key), array, pack)
 
     def chunks(self, work: float, least: float = 3e3) -> int:
-        """How many parts to make of a unit of `work` units (each about the time of one vector instruction): a few per thread, so that a
-        thread which is held up leaves its share to the others, as many for each, and none with less than `least`."""
-        count = int(min(4 * self.threads, work / least))
-        return max(1, count - count % self.threads if count > self.threads else count) if self.threads > 1 else 1
+        """How many parts to make of a unit of `work` units (each about the time of one vector instruction), none with less than `least`."""
+        return chunks_of(work, self.threads, least)
 
     def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
         array_of(tensor)[...] = block(array, tensor.layout) if tensor.layout else array

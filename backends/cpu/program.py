@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
 from mnnx.backends.backend import CommandList, Repetition
 from mnnx.backends.cpu.arguments import address_of, aligned
+from mnnx.backends.cpu.chaining import Elements, Unit, chained
 from mnnx.backends.cpu.kernel import Kernel
 from mnnx.backends.cpu.stretch import Stretch
 from mnnx.backends.cpu.team import Team
 from mnnx.errors import InputError
 
 _MAX_CHUNKS = (1 << 20) - 1
-_UNIT_WORDS, _LINE = 4, 64
 
 
 class CpuCommandList(CommandList):
@@ -24,33 +24,33 @@ class CpuCommandList(CommandList):
 
     def __init__(self, team: Team):
         self.team = team
-        self._units: list[tuple[Kernel, np.ndarray, int] | Callable[[], None]] = []
+        self._units: list[Unit | Callable[[], None]] = []
         self._kept: list[Any] = []
         self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
         self._status = aligned(16).view(np.int64)
-        self._program = self._counters = None
         self._steps: dict[tuple[int, int], list[Stretch | Callable[[], None]]] = {}
 
     def __len__(self) -> int:
         return len(self._units)
 
-    def record(self, kernel: Kernel, args: np.ndarray, chunks: int = 1, keep: Any = None) -> None:
+    def record(self, kernel: Kernel, args: np.ndarray, chunks: int = 1, keep: Any = None, elements: Elements | None = None) -> None:
         """Adds a kernel with its int64 argument block, in `chunks` parts that run on any threads in any order.
 
-        `keep` is whatever memory the block refers to and nobody else holds. The block may be changed between runs.
+        `keep` is whatever memory the block refers to and nobody else holds. The block may be changed between runs. With `elements` the
+        unit may run in a chain with its neighbours, in other parts (`chaining.py`).
         """
         if not 1 <= chunks <= _MAX_CHUNKS or args.dtype != np.int64 or not args.flags.c_contiguous:
             raise ValueError(f"a unit has 1 … {_MAX_CHUNKS} chunks and a contiguous int64 block, not {chunks} and {args.dtype}")
         if not kernel.address:
             raise ValueError(f"{kernel} has no address")
-        self._units.append((kernel, args, chunks))
+        self._units.append(Unit(kernel, args, chunks, elements))
         self._kept.append(keep)
-        self._unseal()
+        self._forget_steps()
 
     def record_host(self, function: Callable[[], None]) -> None:
         """Adds a Python function, called by the thread that submits."""
         self._units.append(function)
-        self._unseal()
+        self._forget_steps()
 
     def fault(self, message: str) -> tuple[int, int]:
         """Two numbers for an argument block: where a kernel reports that a value is illegal, and what it writes there.
@@ -92,12 +92,12 @@ class CpuCommandList(CommandList):
 
     def release(self) -> None:
         """Forgets all units, when no thread looks at them any more."""
-        self._unseal()
+        self._forget_steps()
         self._units.clear()
         self._kept.clear()
 
     def __del__(self) -> None:
-        self._unseal()
+        self._forget_steps()
 
     def _raise_fault(self) -> None:
         code, value = self._status.tolist()
@@ -105,41 +105,23 @@ class CpuCommandList(CommandList):
         message, self.failed = self._faults[code - 1]
         raise InputError(message.format(value))
 
-    def _unseal(self) -> None:
-        if self._program is not None:
+    def _forget_steps(self) -> None:
+        if self._steps:
             self.team.quiesce()
-            self._program = self._counters = None
             self._steps.clear()
-
-    def _seal(self) -> None:
-        count = len(self._units)
-        program = aligned(8 * _UNIT_WORDS * count).view(np.int64).reshape(count, _UNIT_WORDS)
-        for row, unit in zip(program, self._units, strict=True):
-            if isinstance(unit, tuple):
-                kernel, args, chunks = unit
-                row[:3] = kernel.address, address_of(args), chunks
-        self._program, self._counters = program, aligned(_LINE * (self.team.threads + 1) * count)
 
     def _steps_of(self, first: int, last: int) -> list[Stretch | Callable[[], None]]:
         steps = self._steps.get((first, last))
         if steps is None:
-            steps = self._steps[first, last] = self._split(first, last)
+            steps = self._steps[first, last] = list(self._split(first, last))
         return steps
 
-    def _split(self, first: int, last: int) -> list[Stretch | Callable[[], None]]:
+    def _split(self, first: int, last: int) -> Iterator[Stretch | Callable[[], None]]:
         """Maximal native stretches and the host functions between them."""
         if not 0 <= first <= last <= len(self._units):
             raise ValueError(f"units {first} … {last} of {len(self._units)}")
-        if self._program is None:
-            self._seal()
-        steps, start = [], first
-        for index in range(first, last + 1):
-            native = index < last and isinstance(self._units[index], tuple)
+        for native, units in itertools.groupby(self._units[first:last], lambda unit: isinstance(unit, Unit)):
             if native:
-                continue
-            if index > start:
-                steps.append(Stretch(self._program, self._counters, start, index, self.team.threads))
-            if index < last:
-                steps.append(self._units[index])
-            start = index + 1
-        return steps
+                yield Stretch(list(chained(units, self.team.threads)), self.team.threads)
+            else:
+                yield from units

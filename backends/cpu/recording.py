@@ -11,6 +11,7 @@ from mnnx.backends.backend import Execution, Layouts, SharedWeights, Specs, Tens
 from mnnx.backends.blocked import tensor_bytes
 from mnnx.backends.cpu import creators
 from mnnx.backends.cpu.backend import CpuBackend
+from mnnx.backends.cpu.chaining import Elements
 from mnnx.backends.cpu.host_execution import HostExecution
 from mnnx.backends.cpu.kernel import Kernel, kernel
 from mnnx.backends.cpu.numpy_executions import registry
@@ -20,8 +21,8 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.repack import Repack
 
-#: What every session needs.
-_TEAM = ("team.run", "team.repeat", "team.worker", "team.quiesce")
+#: What every session needs, or may need.
+_TEAM = ("team.run", "team.repeat", "team.worker", "team.quiesce", "chain")
 
 
 class RecordingBackend(CpuBackend):
@@ -104,7 +105,7 @@ class _Commands(CpuCommandList):
         super().__init__(team)
         self._kernels = kernels
 
-    def record(self, kernel: Kernel, args: np.ndarray, chunks: int = 1, keep: Any = None) -> None:
+    def record(self, kernel: Kernel, args: np.ndarray, chunks: int = 1, keep: Any = None, elements: Elements | None = None) -> None:
         self._kernels[kernel] = None
 
 

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of
+from mnnx.backends.cpu.arguments import address_of, aligned
+from mnnx.backends.cpu.chaining import Unit
 from mnnx.backends.cpu.team import Team
 
 #: Chunks that others can take off the calling thread: with so many, they are woken without a trial.
@@ -19,19 +21,25 @@ _MANY_CHUNKS = 8
 #: Seconds: a stretch that the calling thread finishes in less does without the others. One run of the longer time settles that.
 _SHORT, _LONG = 100e-6, 1e-3
 _TRIALS = 3
+_UNIT_WORDS, _LINE = 4, 64
 
 
 class Stretch:
-    """Units `first` … `last`-1 of a program; `address` is that of its block (kernels/team.py)."""
+    """Units that run in this order; `address` is that of its block (kernels/team.py)."""
 
-    def __init__(self, program: np.ndarray, counters: np.ndarray, first: int, last: int, threads: int):
-        chunks = program[first:last, 2]
+    def __init__(self, units: Sequence[Unit], threads: int):
+        self._program = aligned(8 * _UNIT_WORDS * len(units)).view(np.int64).reshape(-1, _UNIT_WORDS)
+        for row, unit in zip(self._program, units, strict=True):
+            row[:3] = unit.kernel.address, address_of(unit.args), unit.chunks
+        self._counters = aligned(_LINE * (threads + 1) * len(units))
+        self._kept = units
+        chunks = self._program[:, 2]
         self._helpers = min(threads, int(chunks.max())) - 1
         shared = int((chunks - -(-chunks // (self._helpers + 1))).sum())
         self._trials = _TRIALS if 0 < shared < _MANY_CHUNKS else 0
         self._least = math.inf
         helpers = 0 if self._trials else self._helpers
-        self._block = np.array([address_of(program), address_of(counters), first, last, helpers], np.int64)
+        self._block = np.array([address_of(self._program), address_of(self._counters), len(units), helpers], np.int64)
         self.address = address_of(self._block)
 
     def run(self, team: Team) -> None:
@@ -49,4 +57,4 @@ class Stretch:
     def use_all(self) -> None:
         """Lets all threads work on it from here on."""
         self._trials = 0
-        self._block[4] = self._helpers
+        self._block[3] = self._helpers

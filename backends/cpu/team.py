@@ -22,6 +22,13 @@ _RUNS = slice(8, 10)  # the int64 words that count runs
 _NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
 
 
+def chunks_of(work: float, threads: int, least: float = 3e3) -> int:
+    """How many parts to make of a unit of `work` units (each about the time of one vector instruction): a few per thread, so that a
+    thread which is held up leaves its share to the others, as many for each, and none with less than `least`."""
+    count = int(min(4 * threads, work / least))
+    return max(1, count - count % threads if count > threads else count) if threads > 1 else 1
+
+
 class Team:
     """`threads - 1` worker threads, started at the first run; they sleep while there is nothing to do and end with the team.
 

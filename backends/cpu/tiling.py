@@ -34,19 +34,24 @@ class Tiling(Row):
 
     @classmethod
     def of(cls, target: Target) -> Tiling:
-        """The tile that fills the target's vector registers: its sums, one row of b and one element of a stay in them."""
+        """The tile that fills the target's vector registers: its sums, one row of b and one element of a stay in them.
+
+        With vectors of four, whose lanes NEON multiplies by, that is a vector of each row of a.
+        """
         lanes = target.vector_bytes // 4
         dot = {"avx512vnni": "vnni", "avxvnni": "vnni", "dotprod": "dotprod"}.get(target.dot_product or "", "pairs")
         if dot == "pairs" and target.level.name.startswith("x86-64"):
             dot = "madd"
         if target.vector_registers >= 32:
-            return cls(8, 3, lanes, target.fma, dot)
+            return cls(8, 2 if lanes == 4 else 3, lanes, target.fma, dot)
         return cls(4, 3, lanes, True, dot) if target.fma else cls(4, 2, lanes, False, dot)
 
     @classmethod
     def choices(cls, target: Target) -> tuple[Tiling, ...]:
-        """That of `of`, and a higher one, which wastes less where a matrix is narrow or the last panel is."""
+        """That of `of`, and one of another width, which wastes less where a matrix is narrow or the last panel is."""
         usual = cls.of(target)
+        if usual.lanes == 4 and usual.fma:
+            return usual, usual._replace(rows=6, vectors=3)
         return usual, usual._replace(rows=usual.rows * 3 // 2, vectors=2)
 
     @property

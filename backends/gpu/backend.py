@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
 from mnnx.backends.blocked import block, blocked_shape, unblock
-from mnnx.backends.gpu import creators
+from mnnx.backends.gpu import creators, tuning
 from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
 from mnnx.backends.gpu.source import RAW
 from mnnx.backends.tensor import DeviceTensor
+from mnnx.backends.tuning_file import Device as TunedDevice
 from mnnx.schema.ops.base import Op, Spec
 
 _FLOAT32, _FLOAT16, _BOOL = np.dtype("float32"), np.dtype("float16"), np.dtype("bool")
@@ -44,6 +46,10 @@ class GpuBackend(Backend):
     @property
     def kernels_compiled(self) -> int:
         return self.device.compiled - self._compiled_before
+
+    @cached_property
+    def tuning_device(self) -> TunedDevice:
+        return tuning.device(self)
 
     # ---- executions
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:

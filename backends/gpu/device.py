@@ -11,6 +11,7 @@ import numpy as np
 from mnnx.backends.backend import CommandList
 from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.gpu.profile import Profile
+from mnnx.backends.gpu.tuning import Group, tuned_group
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import InputError
 
@@ -64,7 +65,6 @@ class GpuCommandList(CommandList):
         self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
         self._reports: list[Memory] = []
 
-    @abstractmethod
     def record(
         self,
         kernel: Kernel,
@@ -75,8 +75,25 @@ class GpuCommandList(CommandList):
     ) -> None:
         """Adds a kernel with its arguments, for at least `size` (1 … 3 dims) work items.
 
-        local: the work items of a group (None: as the kernel says).
+        local: the work items of a group (None: as the kernel says), where tuning doesn't find another size better.
         """
+        source = kernel.source
+        if len(buffers) != len(source.buffers) or len(params) != len(source.parameters):
+            raise ValueError(f"{kernel} takes {len(source.buffers)} buffers and ({source.params}), not {len(buffers)} and {params}")
+
+        def run(group: Group) -> int:
+            trial = type(self)(self._backend)
+            trial.add(kernel, buffers, params, size, group)
+            return trial.enqueue_timed(0, 1)
+
+        usual = (local or source.local)[: len(size)]
+        self.add(kernel, buffers, params, size, tuned_group(self._backend, kernel, params, size, usual, run))
+
+    @abstractmethod
+    def add(
+        self, kernel: Kernel, buffers: Sequence[DeviceTensor | Memory], params: Sequence[int | float], size: Sequence[int], group: Group
+    ) -> None:
+        """As `record`, for groups of that size."""
 
     @abstractmethod
     def enqueue(self, first: int, last: int) -> None:

@@ -35,7 +35,17 @@ class Profile(Row):
 
 #: The first that fits.
 PROFILES: Sequence[Profile] = (
-    Profile("pocl", r"portable computing language|pocl", 16, 8, 1, 16, "measured: 8 rows of float16 reach the most of a matrix product", (1, 1, 1), True),
+    Profile(
+        "pocl",
+        r"portable computing language|pocl",
+        16,
+        8,
+        1,
+        16,
+        "measured: 8 rows of float16 reach the most of a matrix product",
+        (1, 1, 1),
+        True,
+    ),
     Profile("lavapipe", r"llvmpipe", 4, 8, 2, 16, "measured: 8 rows of two float4 reach the most of a matrix product"),
     Profile(
         "v3d", r"v3d|videocore", 4, 4, 1, 64, "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers"

@@ -10,9 +10,7 @@ from mnnx.schema.records import Row
 Three = tuple[int, int, int]
 
 #: The parameters that a kernel takes, in this order, from `Windows.params`.
-PARAMS = ", ".join(
-    f"int {name}_{axis}" for name in ("in", "out", "kernel", "stride", "dilation", "begin") for axis in ("d", "h", "w")
-)
+PARAMS = ", ".join(f"int {name}_{axis}" for name in ("in", "out", "kernel", "stride", "dilation", "begin") for axis in ("d", "h", "w"))
 
 
 class Windows(Row):

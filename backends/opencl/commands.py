@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.backends.gpu.device import GpuCommandList, Memory
 from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.gpu.tuning import Group
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendError
 
@@ -28,25 +29,16 @@ class OpenClCommandList(GpuCommandList):
     def __len__(self) -> int:
         return len(self._units)
 
-    def record(
-        self,
-        kernel: Kernel,
-        buffers: Sequence[DeviceTensor | Memory],
-        params: Sequence[int | float],
-        size: Sequence[int],
-        local: tuple[int, int, int] | None = None,
+    def add(
+        self, kernel: Kernel, buffers: Sequence[DeviceTensor | Memory], params: Sequence[int | float], size: Sequence[int], group: Group
     ) -> None:
-        source = kernel.source
-        if len(buffers) != len(source.buffers) or len(params) != len(source.parameters):
-            raise ValueError(f"{kernel} takes {len(source.buffers)} buffers and ({source.params}), not {len(buffers)} and {params}")
-        local = (local or source.local)[: len(size)]
         device_kernel = self._backend.device.kernel(kernel)
         for place, buffer in enumerate(buffers):
             device_kernel.set_arg(place, self._piece(buffer))
-        for place, ((kind, _), value) in enumerate(zip(source.parameters, params, strict=True), len(buffers)):
+        for place, ((kind, _), value) in enumerate(zip(kernel.source.parameters, params, strict=True), len(buffers)):
             device_kernel.set_arg(place, _SCALARS[kind](value))
-        rounded = tuple(-(-n // step) * step for n, step in zip(size, local, strict=True))
-        self._units.append((device_kernel, rounded, local))
+        rounded = tuple(-(-n // step) * step for n, step in zip(size, group, strict=True))
+        self._units.append((device_kernel, rounded, group))
         self._kept.append(buffers)
 
     def _piece(self, buffer: DeviceTensor | Memory) -> Any:

@@ -20,11 +20,11 @@ class VulkanBackend(GpuBackend):
     name = "vulkan"
     device: VulkanDevice
 
-    def __init__(self, config: Any, shared: SharedWeights):
-        """Raises BackendUnavailable where there is no driver, or not the device that `config.device` asks for."""
-        device = open_device(config.device)
-        self.submission = Submission(device)
-        super().__init__(device, config, shared)
+    def __init__(self, config: Any, shared: SharedWeights, device: str = ""):
+        """Raises BackendUnavailable where there is no driver, or not that device."""
+        found = open_device(device)
+        self.submission = Submission(found)
+        super().__init__(found, config, shared)
 
     def new_commands(self) -> VulkanCommandList:
         self.commands = VulkanCommandList(self)

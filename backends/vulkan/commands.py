@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import struct
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from mnnx.backends.gpu.device import GpuCommandList, Memory
 from mnnx.backends.gpu.kernel import Kernel
+from mnnx.backends.gpu.tuning import Group
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.backends.vulkan.hazards import Hazards, Span
 from mnnx.errors import BackendError
@@ -46,19 +48,12 @@ class VulkanCommandList(GpuCommandList):
     def __len__(self) -> int:
         return len(self._dispatches)
 
-    def record(
-        self,
-        kernel: Kernel,
-        buffers: Sequence[DeviceTensor | Memory],
-        params: Sequence[int | float],
-        size: Sequence[int],
-        local: tuple[int, int, int] | None = None,
+    def add(
+        self, kernel: Kernel, buffers: Sequence[DeviceTensor | Memory], params: Sequence[int | float], size: Sequence[int], group: Group
     ) -> None:
         source, device = kernel.source, self._device
-        if len(buffers) != len(source.buffers) or len(params) != len(source.parameters):
-            raise ValueError(f"{kernel} takes {len(source.buffers)} buffers and ({source.params}), not {len(buffers)} and {params}")
         device.check_usable()
-        local = (*(local or source.local)[: len(size)], 1, 1)[:3]
+        local = (*group, 1, 1)[:3]
         if math.prod(local) > device.limits.maxComputeWorkGroupInvocations:
             raise BackendError(f"{kernel} asks for work groups of {local}, which the Vulkan device {device.identity} doesn't have")
         groups = tuple(-(-n // step) for n, step in zip((*size, 1, 1)[:3], local, strict=True))
@@ -89,6 +84,13 @@ class VulkanCommandList(GpuCommandList):
         if info is None:
             info = self._recorded[first, last] = self._record(first, last)
         self._backend.submission.submit(info)
+
+    def enqueue_timed(self, first: int, last: int) -> int:
+        self._backend.submission.wait()
+        start = time.perf_counter_ns()
+        self.enqueue(first, last)
+        self._backend.submission.wait()
+        return time.perf_counter_ns() - start
 
     # ---- recording
     def _record(self, first: int, last: int) -> Any:

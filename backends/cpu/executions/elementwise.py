@@ -15,6 +15,7 @@ from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import block, blocked_shape
 from mnnx.backends.broadcasting import blocked_ways, collapse, expression_of
 from mnnx.backends.cpu.arguments import address_of, float64_bits
+from mnnx.backends.cpu.chaining import Elements, Operand
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
@@ -80,7 +81,8 @@ class ElementwiseExecution(Execution):
             **({"columns": out.layout} if out.layout and len(sizes) > 1 and sizes[-1] == out.layout else {}),
         )
         work = total * (1 + len(given) + 10 * calls) / 8
-        self.backend.commands.record(function, np.array(words, np.int64), self.backend.chunks(work), operands)
+        elements = Elements(total, Operand.of(out, shape, total), tuple(Operand.of(*read, total) for read in operands), work)
+        self.backend.commands.record(function, np.array(words, np.int64), self.backend.chunks(work), operands, elements)
 
 
 def _blocked_operand(tensor: DeviceTensor, out: DeviceTensor) -> tuple[DeviceTensor | np.ndarray, tuple[int, ...]]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.arguments import arguments
+from mnnx.backends.cpu.chaining import Elements, Operand
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.dot_matrix import Finish
 from mnnx.backends.cpu.executions.quantization import MatrixExecution, supports_product
@@ -67,6 +66,8 @@ class TableExecution(Execution):
         x, table = inputs
         if not x.spec.size:
             return
-        block = arguments(address_of(x), address_of(outputs[0]), address_of(table), math.prod(x.shape))
-        lookup = kernel("byte_table", size=outputs[0].dtype.itemsize)
-        self.backend.commands.record(lookup, block, self.backend.chunks(x.spec.size / 2))
+        y, count, work = outputs[0], x.spec.size, x.spec.size / 2
+        lookup = kernel("byte_table", size=y.dtype.itemsize)
+        read = Operand.of(x, x.shape, count), Operand.of(table, table.shape, 0)
+        elements = Elements(count, Operand.of(y, y.shape, count), read, work)
+        self.backend.commands.record(lookup, arguments(x, y, table, count), self.backend.chunks(work), elements=elements)

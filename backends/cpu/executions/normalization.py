@@ -10,6 +10,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.cpu.arguments import arguments, float32_bits
+from mnnx.backends.cpu.chaining import Elements, Operand
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
@@ -118,12 +119,15 @@ class BatchNormalizationExecution(Execution):
     def _record_blocked(self, x: DeviceTensor, y: DeviceTensor, parameters: Sequence[np.ndarray]) -> None:
         scale, bias, mean, variance = (array.astype(np.float64) for array in parameters)
         factor = scale / np.sqrt(variance + self.op.epsilon)
-        images, blocks, *_ = blocked_shape(x.shape, x.layout)
+        images, blocks, *_ = shape = blocked_shape(x.shape, x.layout)
         tables = np.zeros((2, blocks * x.layout), _FLOAT32)
         tables[:, : x.shape[1]] = factor, bias - mean * factor
         block = arguments(x, y, images, blocks, math.prod(x.shape[2:]), *tables)
-        chunks = self.backend.chunks(2 * x.spec.size / x.layout)
-        self.backend.commands.record(kernel("blocked_affine", lanes=x.layout, fma=self.backend.target.fma), block, chunks, tables)
+        affine, work = kernel("blocked_affine", lanes=x.layout, fma=self.backend.target.fma), 2 * x.spec.size / x.layout
+        count = math.prod(shape)
+        read = Operand.of(x, shape, count), Operand.of(tables, tables.shape, 0)
+        elements = Elements(count, Operand.of(y, shape, count), read, work)
+        self.backend.commands.record(affine, block, self.backend.chunks(work), tables, elements)
 
 
 def supports_lrn(op: LRN, inputs: Specs, outputs: Specs) -> str | None:

@@ -7,6 +7,7 @@ import functools
 from numba import types
 from numba.extending import intrinsic
 
+from mnnx.backends.cpu.kernels.chain_words import GRAIN
 from mnnx.backends.cpu.kernels.intrinsics import share
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import Loop, Vectors, load_words
@@ -41,7 +42,7 @@ def make(lanes: int, fma: bool):
 
     def run(args, part, parts):
         source, target, images, blocks, pixels, scale, shift = _words(args)
-        start, last = share(images * blocks * pixels, part, parts, 1)
+        start, last = share(images * blocks * pixels, part, parts, GRAIN // lanes)
         while start < last:
             row, rest = start // pixels, start % pixels
             count, channel = min(pixels - rest, last - start), row % blocks * pixel

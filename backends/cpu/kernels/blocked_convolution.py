@@ -1,10 +1,10 @@
 """Convolutions of float32 images in the blocked layout. Argument blocks: see blocked_words.py."""
 
-from mnnx.backends.cpu.kernels.blocked_tile import LINE, make_blocked_tile, make_depthwise_tile
+from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile, make_depthwise_tile
 from mnnx.backends.cpu.kernels.blocked_words import BlockedDepthwise, BlockedProduct
 from mnnx.backends.cpu.kernels.intrinsics import load_i64, share
 from mnnx.backends.cpu.kernels.registry import kernel_factory
-from mnnx.backends.cpu.kernels.vectors import load_words
+from mnnx.backends.cpu.kernels.vectors import LINE, load_words
 
 _product, _depthwise = load_words(len(BlockedProduct._fields)), load_words(len(BlockedDepthwise._fields))
 

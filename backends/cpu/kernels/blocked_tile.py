@@ -13,10 +13,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.tile import add_residual
-from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, Loop, Vectors, activate
-
-#: Bytes of a cache line.
-LINE = 64
+from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, LINE, Loop, Vectors, activate
 
 
 def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
@@ -24,11 +21,6 @@ def prefetch(v: Vectors, address: ir.Value, offset: int) -> None:
     kind = ir.FunctionType(ir.VoidType(), [I8.as_pointer(), I32, I32, I32])
     function = cgutils.get_or_insert_function(v.builder.module, kind, "llvm.prefetch.p0")
     v.builder.call(function, [v.at(address, offset, I8), *(ir.Constant(I32, n) for n in (0, 2, 1))])
-
-
-def spread_lane(v: Vectors, vector: ir.Value, lane: int) -> ir.Value:
-    """A vector that holds one lane of `vector` in all of its own."""
-    return v.builder.shuffle_vector(vector, ir.Constant(v.type, ir.Undefined), ir.Constant(v.integers, [lane] * v.lanes))
 
 
 @functools.cache
@@ -81,7 +73,7 @@ def make_blocked_tile(
                     if wide and k % lanes == 0:
                         pixels = [v.load(start, offset + 4 * (k % run)) for start, offset in starts]
                     for i, (start, offset) in enumerate(starts):
-                        factor = spread_lane(v, pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * (k % run))
+                        factor = v.spread(pixels[i], k % lanes) if wide else v.load_splat(start, offset + 4 * (k % run))
                         for j in range(vectors):
                             sums[i * vectors + j] = v.fma(factor, columns[j], sums[i * vectors + j])
                 loop.carry([*sums, builder.add(weights, v.index(depth * vectors * step))])

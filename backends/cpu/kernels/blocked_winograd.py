@@ -1,12 +1,12 @@
 """Convolutions of 3×3 windows with stride 1 by Winograd's algorithm, in the blocked layout. Argument block: BlockedWinograd."""
 
-from mnnx.backends.cpu.kernels.blocked_tile import LINE, make_blocked_tile
+from mnnx.backends.cpu.kernels.blocked_tile import make_blocked_tile
 from mnnx.backends.cpu.kernels.blocked_transform import make_finish_pixels, make_input_transform, make_move_pixels, make_output_transform
 from mnnx.backends.cpu.kernels.blocked_words import MULTIPLY, TRANSFORM, BlockedWinograd
 from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, share
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
-from mnnx.backends.cpu.kernels.vectors import load_words
+from mnnx.backends.cpu.kernels.vectors import LINE, load_words
 
 _winograd = load_words(len(BlockedWinograd._fields))
 

@@ -24,13 +24,10 @@ from numba.extending import intrinsic
 from mnnx.backends.cpu.kernels.dot_words import DotRows
 from mnnx.backends.cpu.kernels.intrinsics import inlined, load_u8, share, store_i32, store_u8
 from mnnx.backends.cpu.kernels.registry import kernel_factory
+from mnnx.backends.cpu.kernels.tile import Left, row_starts, sum_products
 from mnnx.backends.cpu.kernels.vectors import I8, I16, I32, I64, Loop, Vectors, load_words
 
 _rows = load_words(len(DotRows._fields))
-
-
-#: How far ahead packed weights are asked for, in bytes: they often come from main memory.
-_AHEAD = 2048
 
 
 def group_of(mode: str) -> int:
@@ -80,25 +77,17 @@ def make_dot_tile(rows: int, vectors: int, lanes: int, mode: str, panel_rows: in
             def load(address, offset):
                 return builder.load(v.at(address, offset, v.integers), align=4)
 
-            def load_splat(address, offset, align=4):
-                return v.splat(builder.load(v.at(address, offset, I32), align=align))
+            def load_splat(address, offset):
+                return v.splat(builder.load(v.at(address, offset, I32), align=4))
 
-            starts = [a if panel_rows else builder.add(a, builder.mul(a_stride, v.index(i))) for i in range(rows)]
+            by_lane = mode == "dotprod"
+
+            def multiply_add(total, element, vector):
+                return dot_words(v, mode, total, *((vector, element) if panel_rows or by_lane else (element, vector)))
+
             first = [load_splat(start, 4 * i) if panel_rows else load(start, step * j) for i in range(rows) for j in range(vectors)]
-            with Loop(builder, depth, [*first, v.index(0), b]) as loop:
-                *sums, a_offset, b_row = loop.values
-                columns = [load(b_row, step * j) for j in range(vectors)]
-                nexts = []
-                if not panel_rows:
-                    for j in range(vectors):
-                        v.prefetch(b_row, _AHEAD + step * j)
-                for i in range(rows):
-                    factor = load_splat(builder.add(a, a_offset), 4 * i) if panel_rows else load_splat(starts[i], a_offset, align=1)
-                    for j in range(vectors):
-                        operands = (columns[j], factor) if panel_rows else (factor, columns[j])
-                        nexts.append(dot_words(v, mode, sums[i * vectors + j], *operands))
-                loop.carry([*nexts, builder.add(a_offset, v.index(4 * (panel_rows or 1))), builder.add(b_row, v.index(step * vectors))])
-            totals = loop.results[: rows * vectors]
+            left = Left(row_starts(v, a, a_stride, 1 if panel_rows else rows), panel_rows, by_lane, align=4 if panel_rows else 1)
+            totals = sum_products(v, left, b, v.index(step * vectors), depth, first, multiply_add, prefetch=not panel_rows)
             entry, factored, after = builder.block, builder.append_basic_block("factored"), builder.append_basic_block("sums")
             builder.cbranch(builder.icmp_signed("!=", row_factors, v.index(0)), factored, after)
             builder.position_at_end(factored)

@@ -6,6 +6,7 @@ import itertools
 import numpy as np
 
 from mnnx.backends.cpu.kernels import intrinsics
+from mnnx.backends.cpu.kernels.chain_words import GRAIN
 from mnnx.backends.cpu.kernels.intrinsics import load_f64, load_i64, pointer_to, share, store_out
 from mnnx.backends.cpu.kernels.math import by_dtype
 from mnnx.backends.cpu.kernels.registry import kernel_factory
@@ -13,7 +14,6 @@ from mnnx.backends.cpu.kernels.registry import kernel_factory
 _COMPARISONS = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _PREDICATES = {"isnan", "isinf"}
-_WIDE = 64  # chunks begin at multiples of so many elements
 
 
 def _plain(dtype: str) -> type:
@@ -124,7 +124,7 @@ def run(args, part, parts):
     {"; ".join(f"b{n}, s{n} = load_i64(args + {first + 16 * n}), load_i64(args + {first + 8 + 16 * n})" for n in each)}
     {"; ".join(f"a_{name} = T(load_f64(args + {first + 16 * count + 8 * n}))" for n, name in enumerate(attributes)) or "pass"}
     dims = args + {first + 16 * count + 8 * len(attributes)}
-    start, last = share(total, part, parts, {_WIDE})
+    start, last = share(total, part, parts, {GRAIN})
     while start < last:
         row = quotient(start, columns)
         column = {"zero" if columns else "start - row * columns"}

@@ -16,10 +16,8 @@ from numba.extending import intrinsic
 from mnnx.backends.cpu.kernels.dot import dot_words
 from mnnx.backends.cpu.kernels.intrinsics import inlined, load_i32
 from mnnx.backends.cpu.kernels.packing import make_copy, make_fill
-from mnnx.backends.cpu.kernels.vectors import F32, I32, Loop, Vectors
-
-#: How far ahead weights are asked for, in bytes: they come from the L2 cache at best.
-_AHEAD = 2048
+from mnnx.backends.cpu.kernels.tile import Left, sum_products
+from mnnx.backends.cpu.kernels.vectors import Vectors
 
 
 @functools.cache
@@ -31,57 +29,30 @@ def make_step_product(rows: int, gates: int, lanes: int, fma: bool, mode: str = 
     of dot.py, a's unsigned, summed in int32s. A single row goes through several words of the depth at once: its few sums alone would
     wait for one another.
     """
-    unroll = 1 if rows > 2 else 2 if gates * rows > 3 else 4
+    sets = 1 if rows > 2 else 2 if gates * rows > 3 else 4
 
     @intrinsic
     def product(typing, a, a_stride, last, panel, depth, start, sums):
         def codegen(context, builder, signature, arguments):
             a, a_stride, last, panel, depth, start, sums = arguments
             v = Vectors(builder, lanes, fma)
-            step, row_bytes = 4 * lanes, v.index(4 * lanes * gates)
-            kind, scalar = (v.integers, I32) if mode else (v.type, F32)
+            step = 4 * lanes
+            kind = v.integers if mode else v.type
+            by_lane = mode == "dotprod" if mode else v.multiplies_by_lane
 
-            def multiply_add(total, factor, column):
-                return dot_words(v, mode, total, factor, column) if mode else v.fma(factor, column, total)
+            def multiply_add(total, element, column):
+                if mode:
+                    return dot_words(v, mode, total, *((column, element) if by_lane else (element, column)))
+                return v.fma(element, column, total)
 
-            add = builder.add if mode else builder.fadd
             starts = []
             for i in range(rows):
                 index = v.index(i)
                 index = builder.select(builder.icmp_signed("<", index, last), index, last) if i else index
                 starts.append(builder.add(a, builder.mul(a_stride, index)))
-
-            def advance(totals, offset, place, words):
-                """`words` rows of the panel from `place` on: totals, one set for each of them."""
-                for word in range(words):
-                    columns = [builder.load(v.at(place, (word * gates + j) * step, kind), align=4) for j in range(gates)]
-                    for j in range(gates):
-                        if (word * gates + j) * step % 64 == 0:
-                            v.prefetch(place, _AHEAD + (word * gates + j) * step)
-                    for i in range(rows):
-                        element = builder.load(v.at(builder.add(starts[i], offset), 4 * word, scalar), align=4)
-                        for j in range(gates):
-                            index = (word * rows + i) * gates + j
-                            totals[index] = multiply_add(totals[index], v.splat(element), columns[j])
-                return totals
-
-            zero = ir.Constant(kind, [0 if mode else 0.0] * lanes)
-            count = rows * gates
-            with Loop(builder, builder.sdiv(depth, v.index(unroll)), [zero] * (count * unroll) + [v.index(0), panel]) as loop:
-                *totals, offset, place = loop.values
-                totals = advance(totals, offset, place, unroll)
-                following = builder.add(place, builder.mul(row_bytes, v.index(unroll)))
-                loop.carry([*totals, builder.add(offset, v.index(4 * unroll)), following])
-            *totals, offset, place = loop.results
-            while len(totals) > count:
-                half = len(totals) // 2
-                totals = [add(x, y) for x, y in zip(totals[:half], totals[half:], strict=True)]
-            if unroll > 1:
-                with Loop(builder, builder.srem(depth, v.index(unroll)), [*totals, offset, place]) as loop:
-                    *totals, offset, place = loop.values
-                    totals = advance(totals, offset, place, 1)
-                    loop.carry([*totals, builder.add(offset, v.index(4)), builder.add(place, row_bytes)])
-                totals = loop.results[:count]
+            zeros = [ir.Constant(kind, None)] * (rows * gates)
+            left = Left(starts, by_lane=by_lane)
+            totals = sum_products(v, left, panel, v.index(step * gates), depth, zeros, multiply_add, sets)
             for i in range(rows):
                 for j in range(gates):
                     value = totals[i * gates + j]

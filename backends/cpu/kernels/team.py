@@ -5,17 +5,17 @@ chunk mostly runs where the same part of the data was made, and a unit is done w
 comes late, or that the system took off its core between two chunks, delays nobody. Counters carry the number of the run in their
 upper bits, so a thread that is still in an earlier run can claim nothing and waits for nothing; they need no reset between runs.
 
-Layouts (int64 words; `backends/cpu/team.py` and `program.py` write them):
+Layouts (int64 words; `backends/cpu/team.py`, `stretch.py` and `program.py` write them):
 
-    program   per unit: kernel address (0: a host function, skipped), args address, chunks, unused
+    program   per unit: kernel address, args address, chunks, unused
     counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
-    stretch   program, counters, first unit, last unit + 1, helpers worth waking
+    stretch   program, counters, units, helpers worth waking
     loop      stretch, address of the status in which faults are reported, the next iteration, the last iteration + 1 (afterwards: whether
               the loop goes on), addresses (0: none) of the iteration's number and of the condition, a byte, how many rows of the table
               that follows are for before a pass, how many for after it.
               A row: target, bytes from one iteration's target to the next one's, source, the same, bytes to copy
     team      one block of kernels/stalls.py's size per thread.
-              The caller's: the job, which is its sequence number (odd while it is written), program, counters, first, last, run, stop;
+              The caller's: the job, which is its sequence number (odd while it is written), program, counters, units, run, stop;
               64 bytes further the last completed run, the last started run.
               A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy, and what kernels/stalls.py says
 """
@@ -60,14 +60,12 @@ def add(address, base, count):
 
 
 @inlined
-def walk(team, program, counters, first, last, run, thread, threads):
-    """Does what can be claimed of units first … last-1, in order; returns when all of them are done."""
+def walk(team, program, counters, units, run, thread, threads):
+    """Does what can be claimed of the units, in order; returns when all of them are done."""
     base, block = run << CHUNK_BITS, team + BLOCK * thread
-    for index in range(first, last):
+    for index in range(units):
         unit, lines = program + 32 * index, counters + 64 * (threads + 1) * index
         kernel, args, chunks = load_i64(unit), load_i64(unit + 8), load_i64(unit + 16)
-        if kernel == 0:
-            continue
         done = lines + 64 * threads
         spins = 0
         while thread != 0 and chunks == 1 and spins < _FIRST_GO_SPINS and atomic_load(lines) <= base:
@@ -111,7 +109,7 @@ def help_others(team, thread, threads):
 
 
 @inlined
-def publish(team, program, counters, first, last, run):
+def publish(team, program, counters, units, run):
     """Makes this the team's job. Workers read it between two equal, even sequence numbers; writers exclude each other by the odd one."""
     while True:
         sequence = atomic_load(team)
@@ -120,9 +118,8 @@ def publish(team, program, counters, first, last, run):
         pause()
     atomic_store(team + 8, program)
     atomic_store(team + 16, counters)
-    atomic_store(team + 24, first)
-    atomic_store(team + 32, last)
-    atomic_store(team + 40, run)
+    atomic_store(team + 24, units)
+    atomic_store(team + 32, run)
     atomic_store(team, sequence + 2)
 
 
@@ -153,21 +150,20 @@ def await_job(team, block, seen):
 def run_stretch(stretch, team, threads):
     """Runs a stretch of a program on the calling thread and its helpers."""
     program, counters = load_i64(stretch), load_i64(stretch + 8)
-    first, last, helpers = load_i64(stretch + 16), load_i64(stretch + 24), load_i64(stretch + 32)
+    units, helpers = load_i64(stretch + 16), load_i64(stretch + 24)
     if threads == 1 or helpers == 0:
-        for index in range(first, last):
+        for index in range(units):
             unit = program + 32 * index
-            kernel, chunks = load_i64(unit), load_i64(unit + 16)
-            if kernel != 0:
-                for chunk in range(chunks):
-                    call_kernel(kernel, load_i64(unit + 8), chunk, chunks)
+            kernel, args, chunks = load_i64(unit), load_i64(unit + 8), load_i64(unit + 16)
+            for chunk in range(chunks):
+                call_kernel(kernel, args, chunk, chunks)
         return
     introduce(team)
     number = load_i64(team + 72) + 1
     store_i64(team + 72, number)
-    publish(team, program, counters, first, last, number)
+    publish(team, program, counters, units, number)
     wake(team, min(threads, helpers + 1))
-    walk(team, program, counters, first, last, number, 0, threads)
+    walk(team, program, counters, units, number, 0, threads)
     atomic_store(team + 64, number)
 
 
@@ -228,16 +224,16 @@ def make_worker():
             atomic_store(block + 72, 1)
             while True:
                 seen = atomic_load(team)
-                program, counters, run = atomic_load(team + 8), atomic_load(team + 16), atomic_load(team + 40)
-                first, last = atomic_load(team + 24), atomic_load(team + 32)
+                program, counters = atomic_load(team + 8), atomic_load(team + 16)
+                units, run = atomic_load(team + 24), atomic_load(team + 32)
                 if seen & 1 == 0 and atomic_load(team) == seen:
                     break
                 pause()
             if run > atomic_load(team + 64):
-                walk(team, program, counters, first, last, run, thread, threads)
+                walk(team, program, counters, units, run, thread, threads)
                 settle(block)
             atomic_store(block + 72, 0)
-            if atomic_load(team + 48) != 0:
+            if atomic_load(team + 40) != 0:
                 return
 
     return worker
@@ -248,8 +244,8 @@ def make_quiesce():
     def quiesce(team, stop, threads):
         """Takes the job away and returns when no worker looks at any program; with `stop`, workers return as well."""
         if stop != 0:
-            atomic_store(team + 48, 1)
-        publish(team, 0, 0, 0, 0, 0)
+            atomic_store(team + 40, 1)
+        publish(team, 0, 0, 0, 0)
         if stop != 0:
             wake(team, threads)
         for thread in range(1, threads):

@@ -30,6 +30,9 @@ SIGMOID_BELOW = (
 #: e**r = 1 + r + r² P(r) for |r| <= ln 2 / 2; coefficients of P from the highest power down.
 EXPM1 = (0.0001991852477658540, 0.0013946176040917635, 0.008333263918757439, 0.041666269302368164, 0.1666666716337204, 0.5)
 
+#: Bytes of a cache line.
+LINE = 64
+
 I8, I16, I32, I64, F32 = ir.IntType(8), ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
 
 
@@ -99,6 +102,11 @@ class Vectors:
         self.integers = ir.VectorType(I32, lanes)
         self.has_fma = fma
 
+    @property
+    def multiplies_by_lane(self) -> bool:
+        """Whether a multiply-add takes a lane of a vector in place of a whole one, as NEON's does."""
+        return self.lanes == 4 and self.has_fma
+
     def index(self, value: int) -> ir.Constant:
         return ir.Constant(I64, value)
 
@@ -122,6 +130,11 @@ class Vectors:
         undefined = ir.Constant(vector, ir.Undefined)
         first = self.builder.insert_element(undefined, scalar, ir.Constant(I32, 0))
         return self.builder.shuffle_vector(first, undefined, ir.Constant(self.integers, [0] * self.lanes))
+
+    def spread(self, vector: ir.Value, lane: int) -> ir.Value:
+        """A vector that holds one lane of `vector` in all of its own."""
+        mask = ir.Constant(self.integers, [lane] * self.lanes)
+        return self.builder.shuffle_vector(vector, ir.Constant(vector.type, ir.Undefined), mask)
 
     def constant(self, value: float) -> ir.Constant:
         return ir.Constant(self.type, [float(np.float32(value))] * self.lanes)

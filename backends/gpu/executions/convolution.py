@@ -16,7 +16,7 @@ from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
-from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.convolution import Conv
 
 _FLOAT16, _FLOAT32 = np.dtype("float16"), np.dtype("float32")
 

@@ -36,9 +36,7 @@ def accumulate(source: int, block: int, rows: int, vectors: int, scalars: bool, 
     for i in range(source):
         lines.append("{")
         lines += [f"float{block} v{v} = load_w(w{v} + {i});" for v in range(vectors)]
-        lines += [
-            f"s{r}_{v} = madd(splat{block}(e{r}{lane(source, i)}), v{v}, s{r}_{v});" for r in range(rows) for v in range(vectors)
-        ]
+        lines += [f"s{r}_{v} = madd(splat{block}(e{r}{lane(source, i)}), v{v}, s{r}_{v});" for r in range(rows) for v in range(vectors)]
         lines.append("}")
     return "\n".join(f"            {line}" for line in lines)
 
@@ -47,15 +45,20 @@ def finish(block: int, target: int, rows: int, vectors: int) -> str:
     """Adds bias and residual, activates and stores the pixels first … of the blocks block … of image n; see convolution.product."""
     results = "".join(f"    results[{r * vectors + v}] = s{r}_{v};\n" for r in range(rows) for v in range(vectors))
     if target == 1:
-        store = f"""\
+        store = (
+            f"""\
         int channel = (b % group_out_blocks) * {block};
         int place = ((n * (out_blocks / group_out_blocks) + b / group_out_blocks) * group_channels + channel) * pixels + pixel;
         float{block} value = results[i] + load_bias(b);
-""" + "".join(
-            f"        if (has_residual != 0 && channel + {i} < group_channels) value{lane(block, i)} += load_residual(place + {i} * pixels);\n"
-            for i in range(block)
-        ) + "        value = activate(activation, activation_a, activation_b, value);\n" + "".join(
-            f"        if (channel + {i} < group_channels) store_y(place + {i} * pixels, value{lane(block, i)});\n" for i in range(block)
+"""
+            + "".join(
+                f"        if (has_residual != 0 && channel + {i} < group_channels) value{lane(block, i)} += load_residual(place + {i} * pixels);\n"
+                for i in range(block)
+            )
+            + "        value = activate(activation, activation_a, activation_b, value);\n"
+            + "".join(
+                f"        if (channel + {i} < group_channels) store_y(place + {i} * pixels, value{lane(block, i)});\n" for i in range(block)
+            )
         )
     else:
         store = f"""\

@@ -10,7 +10,7 @@ _HOST = Tiling.of(Target.host())
 TILINGS = {
     "host": _HOST,
     "avx2": Tiling(4, 3, 8, _HOST.fma, "madd" if Target.host().runs(LEVELS["x86-64-v3"]) else "pairs"),
-    "neon": Tiling(8, 3, 4, _HOST.fma, "pairs"),
+    "neon": Tiling(8, 2, 4, _HOST.fma, "pairs"),
     "sse2": Tiling(4, 2, 4, False, "pairs"),
 }
 

@@ -62,11 +62,16 @@ class Guarded(Native):
 
     def tensor(self, spec: Spec) -> DeviceTensor:
         size = -(-spec.nbytes // self.ALIGNMENT) * self.ALIGNMENT
-        whole = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        memory = np.frombuffer(mmap.mmap(-1, whole + mmap.PAGESIZE), np.uint8)
-        guard = ctypes.c_void_p(memory.__array_interface__["data"][0] + whole)
-        assert ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
-        return DeviceTensor("", spec, self.backend, memory[whole - size : whole - size + spec.nbytes])
+        return DeviceTensor("", spec, self.backend, guarded(size)[: spec.nbytes])
+
+
+def guarded(nbytes: int) -> np.ndarray:
+    """So many bytes that end where a page begins which the process may not touch."""
+    whole = -(-nbytes // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = np.frombuffer(mmap.mmap(-1, whole + mmap.PAGESIZE), np.uint8)
+    guard = ctypes.c_void_p(memory.__array_interface__["data"][0] + whole)
+    assert ctypes.CDLL(None).mprotect(guard, ctypes.c_size_t(mmap.PAGESIZE), 0) == 0
+    return memory[whole - nbytes : whole]
 
 
 def native(op: Op, *inputs: np.ndarray | None, constants: tuple[int, ...] = (1, 2), threads: int = 1) -> np.ndarray:

@@ -110,7 +110,7 @@ def test_the_index_says_what_is_inside(made):
     index = bundle.read_index(made[1])
     assert (index["level"], index["abi"], index["made_with"]["mnnx"]) == (Target.host().level.name, ABI, mnnx.__version__)
     names = [name for name, _ in index["kernels"].values()]
-    assert {"team.run", "softmax.rows"} <= set(names)
+    assert {"team.run", "chain", "softmax.rows"} <= set(names)
     assert set(index["kernels"]) >= {kernel("team.run").identity(Target.host().level)}
 
 

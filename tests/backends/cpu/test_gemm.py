@@ -2,13 +2,17 @@
 
 import itertools
 import math
+import re
 
 import numpy as np
 import pytest
 
+from mnnx.backends.cpu.compiler import assembly
+from mnnx.backends.cpu.target import Target
+from mnnx.backends.cpu.tiling import Tiling
 from mnnx.schema.ops.fused import ACTIVATIONS, FusedMatMul
 from mnnx.schema.ops.matmul import Gemm, MatMul
-from tests.backends.cpu.native import native
+from tests.backends.cpu.native import Guarded, native
 
 RNG = np.random.default_rng(3)
 
@@ -47,6 +51,29 @@ def test_matmul(a, b, constants):
     a, b = f32(*a), f32(*b)
     same(native(MatMul(), a, b, constants=constants), a @ b)
     same(native(MatMul(), a, b, constants=constants, threads=3), a @ b)
+
+
+@pytest.mark.usefixtures("tiling")
+@pytest.mark.parametrize("depth", [1, 4, 7, 8, 13])
+@pytest.mark.parametrize("rows", [16, 32])
+def test_nothing_beyond_the_operands_is_read(rows, depth):
+    a, b = f32(rows, depth), f32(depth, 16)  # whole cache lines: they end where the page does
+    same(Guarded(MatMul(), a, b, constants=()).run()[0], a @ b)
+
+
+@pytest.mark.parametrize(
+    ("name", "instruction"),
+    [
+        ("gemm.product", r"fmla\tv\d+.4s, v\d+.4s, v\d+.s\[3\]"),
+        ("convolution.product", r"fmla\tv\d+.4s, v\d+.4s, v\d+.s\[3\]"),
+        ("dot_image.product", r"sdot\tv\d+.4s, v\d+.16b, v\d+.4b\[3\]"),
+    ],
+)
+def test_neon_multiplies_by_lanes(name, instruction):
+    target = Target.named("raspberrypi5")
+    tiling = Tiling.of(target)
+    parameters = tiling.dot_parameters if name.startswith("dot") else {**tiling.parameters, "kind": ""}
+    assert len(re.findall(instruction, assembly(name, parameters, target))) >= 2 * tiling.rows * tiling.vectors // 4
 
 
 @pytest.mark.parametrize("constant", [False, True])
