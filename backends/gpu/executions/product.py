@@ -154,10 +154,9 @@ def record_product(backend, storage: str, p: Product) -> None:
     rows, vectors = _tile(profile, p.rows, blocks * count)
     tiles = (-(-blocks // vectors), -(-p.rows // rows))
     found = kernel("product.tile", storage=storage, rows=rows, vectors=vectors, block=block, whole=whole, step=step)
-    if profile.is_cpu:  # one after the other goes through the rows, so that b stays in the cache
-        backend.commands.record(found, buffers, [1, *params], (tiles[1], tiles[0], count), (1, 1, 1))
-    else:
-        backend.commands.record(found, buffers, [0, *params], (*tiles, count), (8, 8, 1))
+    turned = profile.is_cpu  # one work item after the other goes through the rows, so that b stays in the cache
+    size = (*(tiles[::-1] if turned else tiles), count)
+    backend.commands.record(found, buffers, [int(turned), *params], size, profile.tile_group)
 
 
 def _divide(step: int, *values: int | np.ndarray) -> bool:

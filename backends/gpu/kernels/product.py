@@ -45,29 +45,28 @@ def _buffers(storage: str, block: int, whole: bool, step: int):
     )
 
 
-def _finish(block: int, whole: bool, s: str, row: str, j: str, indent: str) -> str:
-    """Stores the sums `s` of a row's vector j."""
-    call = "activate(activation, activation_a, activation_b, {})"
+def _finish(block: int, whole: bool) -> str:
+    """Stores v, the sums of the vector j of a row."""
     if whole:
-        text = f"""\
-float{block} v = {s} * alpha;
-if (has_bias != 0) v = v + beta * load_bias(bias_item + {row} * bias_row + {j});
-int to = c_item + {row} * c_row + {j};
-if (has_residual != 0) v = v + load_residual(to);
-store_c(to, {call.format("v")});
+        return """\
+        int to = c_item + row * c_row + j;
+        v = v * alpha;
+        if (has_bias != 0) v += beta * load_bias(bias_item + row * bias_row + j);
+        if (has_residual != 0) v += load_residual(to);
+        store_c(to, activate(activation, activation_a, activation_b, v));
 """
-    else:
-        text = f"int to = c_item + {row} * c_row + {j} * {block}, from = bias_item + {row} * bias_row + {j} * {block} * bias_column;\n"
-        for i in range(block):
-            text += f"""\
-if ({j} * {block} + {i} < columns) {{
-    float v = {s}{lane(block, i)} * alpha;
-    if (has_bias != 0) v += beta * load_bias(from + {i} * bias_column);
-    if (has_residual != 0) v += load_residual(to + {i});
-    store_c(to + {i}, {call.format("v")});
-}}
+    lanes = [(i, lane(block, i)) for i in range(block)]
+    text = f"""\
+        int column = j * {block};
+        int to = c_item + row * c_row + column, from = bias_item + row * bias_row + column * bias_column;
+        v = v * alpha;
 """
-    return "".join(f"{indent}{line}\n" for line in text.splitlines())
+    for name, value in (("bias", "beta * load_bias(from + {} * bias_column)"), ("residual", "load_residual(to + {})")):
+        text += f"        if (has_{name} != 0) {{\n"
+        text += "".join(f"            if (column + {i} < columns) v{suffix} += {value.format(i)};\n" for i, suffix in lanes)
+        text += "        }\n"
+    text += "        v = activate(activation, activation_a, activation_b, v);\n"
+    return text + "".join(f"        if (column + {i} < columns) store_c(to + {i}, v{suffix});\n" for i, suffix in lanes)
 
 
 _ITEM = """\
@@ -82,12 +81,12 @@ def tile(storage: str, rows: int, vectors: int, block: int, whole: bool, step: i
     `turned`), items of the batch from `first` on."""
     body = [
         "    int tile_x = turned != 0 ? gid(1) : gid(0), tile_y = turned != 0 ? gid(0) : gid(1), item = first + gid(2);",
-        f"    int j = tile_x * {vectors}, row = tile_y * {rows};",
-        "    if (j >= blocks || row >= rows) return;",
+        f"    int first_j = tile_x * {vectors}, first_row = tile_y * {rows};",
+        "    if (first_j >= blocks || first_row >= rows) return;",
         _ITEM.rstrip(),
     ]
-    body += [f"    int a{r} = a_item + min(row + {r}, rows - 1) * a_row;" for r in range(rows)]
-    body += [f"    int b{v} = b_item + min(j + {v}, blocks - 1) * b_block;" for v in range(vectors)]
+    body += [f"    int a{r} = a_item + min(first_row + {r}, rows - 1) * a_row;" for r in range(rows)]
+    body += [f"    int b{v} = b_item + min(first_j + {v}, blocks - 1) * b_block;" for v in range(vectors)]
     chains = 4 if rows == 1 else 1  # sums of one row by themselves would each wait for the one before
     names = [[[f"s{r}_{v}_{i}" for i in range(chains)] for v in range(vectors)] for r in range(rows)]
     body += [f"    float{block} {s} = splat{block}(0.0f);" for row_names in names for vector in row_names for s in vector]
@@ -112,16 +111,18 @@ def tile(storage: str, rows: int, vectors: int, block: int, whole: bool, step: i
     body += ["    int k = 0;", f"    for (; k + {count} <= depth; k += {count}) {{", *steps(count), "    }"]
     if count > step:
         body += ["    for (; k < depth; k++) {", *steps(1), "    }"]
+    body.append(f"    float{block} results[{rows * vectors}];")
     for r, v in itertools.product(range(rows), range(vectors)):
-        s = " + ".join(names[r][v]) if chains == 1 else f"({names[r][v][0]} + {names[r][v][1]}) + ({names[r][v][2]} + {names[r][v][3]})"
-        body += [
-            f"    if (row + {r} < rows && j + {v} < blocks) {{",
-            f"        float{block} s = {s};",
-            _finish(block, whole, "s", f"(row + {r})", f"(j + {v})", "        ").rstrip(),
-            "    }",
-        ]
-    functions = activate(block if whole else 1)
-    return Source(_buffers(storage, block, whole, step), f"int turned, {_PARAMS}", "\n".join(body), functions)
+        s = names[r][v][0] if chains == 1 else "({} + {}) + ({} + {})".format(*names[r][v])
+        body.append(f"    results[{r * vectors + v}] = {s};")
+    body += [
+        f"    for (int i = 0; i < {rows * vectors}; i++) {{",
+        f"        int row = first_row + i / {vectors}, j = first_j + i % {vectors};",
+        "        if (row >= rows || j >= blocks) continue;",
+        f"        float{block} v = results[i];",
+        _finish(block, whole) + "    }",
+    ]
+    return Source(_buffers(storage, block, whole, step), f"int turned, {_PARAMS}", "\n".join(body), activate(block))
 
 
 def _split_variants() -> Iterator[dict[str, Any]]:
@@ -151,11 +152,10 @@ def split(storage: str, block: int, whole: bool) -> Source:
         barrier_local();
     }}
     if (y == 0 && j < blocks) {{
-        s = parts[x];
-{_finish(block, whole, "s", "row", "j", "        ")}    }}"""
+        float{block} v = parts[x];
+{_finish(block, whole)}    }}"""
     shared = ((f"float{block}", "parts", SPLIT_COLUMNS * SPLIT_DEPTH),)
-    functions = activate(block if whole else 1)
-    return Source(_buffers(storage, block, whole, 1), _PARAMS, body, functions, shared, (SPLIT_COLUMNS, SPLIT_DEPTH, 1))
+    return Source(_buffers(storage, block, whole, 1), _PARAMS, body, activate(block), shared, (SPLIT_COLUMNS, SPLIT_DEPTH, 1))
 
 
 @kernel_factory("product.pack", lambda: [{"storage": storage, "block": AHEAD_BLOCK} for storage in FLOATS])

@@ -57,11 +57,11 @@ def total(name: str, width: int, team: int, term: str) -> str:
 
 
 def folded(name: str, width: int, function: str) -> str:
-    """The lanes of a vector as one number: function "+", or a function of two numbers."""
+    """The lanes of a vector as one number: by an operator, or a function of two numbers."""
     terms = [f"{name}{lane(width, i)}" for i in range(width)] if width > 1 else [name]
     while len(terms) > 1:
         pairs = zip(terms[::2], terms[1::2], strict=True)
-        terms = [f"({a} + {b})" if function == "+" else f"{function}({a}, {b})" for a, b in pairs]
+        terms = [f"({a} {function} {b})" if function in "+*" else f"{function}({a}, {b})" for a, b in pairs]
     return terms[0]
 
 
