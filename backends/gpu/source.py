@@ -90,6 +90,4 @@ REPORT = "store_faults(slot, 1); store_faults(slot + 1, low); store_faults(slot 
 
 def index_at(name: str, place: str) -> str:
     """C that reads `low` and `high` of an element of an index tensor, whose elements are of `words` ints."""
-    return (
-        f"int low = load_{name}(({place}) * words), high = low < 0 ? -1 : 0; if (words == 2) high = load_{name}(({place}) * words + 1);"
-    )
+    return f"int low = load_{name}(({place}) * words), high = low < 0 ? -1 : 0; if (words == 2) high = load_{name}(({place}) * words + 1);"

@@ -14,7 +14,6 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions import elementwise
 from mnnx.backends.gpu.executions.indexing import unmovable
 from mnnx.backends.gpu.kernel import Kernel, kernel
-from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.cast import BitCast, Cast, CastLike, bits
 from mnnx.schema.ops.elementwise import BOOL, SMALL_FLOATS, SMALL_INTEGERS
 

@@ -55,7 +55,9 @@ class GatherExecution(GpuExecution):
             return
         storage, width, several = self.backend.raw_storage(x.dtype, inner)
         inner //= several
-        faults, slot = self.backend.commands.fault(f"Gather's index {{}} is outside [-{rows}, {rows}), the range of axis {axis} of {x.spec}")
+        faults, slot = self.backend.commands.fault(
+            f"Gather's index {{}} is outside [-{rows}, {rows}), the range of axis {axis} of {x.spec}"
+        )
         found, total = kernel("indexing.gather", storage=storage, width=width), outer * count * inner
         params = [total, rows, count, inner, words_of(indices.spec), slot]
         self.backend.commands.record(found, [x, indices, outputs[0], faults], params, (total,))
@@ -70,7 +72,9 @@ class GatherElementsExecution(GpuExecution):
             record_elements(self.backend, "indexing.gather_elements", x, indices, self.op, x.shape, outputs[0])
 
 
-def record_elements(backend, name: str, source: DeviceTensor, indices: DeviceTensor, op: Op, shape: tuple[int, ...], y: DeviceTensor) -> None:
+def record_elements(
+    backend, name: str, source: DeviceTensor, indices: DeviceTensor, op: Op, shape: tuple[int, ...], y: DeviceTensor
+) -> None:
     """Gathers or scatters the elements that `indices` names in a tensor of this shape."""
     axis = op.axis % len(shape)
     table = elements_table(backend, indices.shape, shape, axis)
@@ -124,7 +128,7 @@ def tuple_fault(backend, op: Op, dims: Sequence[int]) -> tuple[Memory, int]:
 
 
 def supports_scatter(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    data, indices, updates = inputs
+    data, indices, _ = inputs
     if op.reduction == "none":
         return unmovable(data)
     if data.dtype not in _REDUCIBLE:

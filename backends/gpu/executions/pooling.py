@@ -110,9 +110,7 @@ def _all_see_pixels(geometry: ConvGeometry) -> bool:
     g = geometry
     return all(
         any(0 <= window * stride - begin + tap * dilation < size for tap in range(taps))
-        for size, taps, stride, dilation, begin, count in zip(
-            g.input, g.kernel, g.strides, g.dilations, g.begin, g.output, strict=True
-        )
+        for size, taps, stride, dilation, begin, count in zip(g.input, g.kernel, g.strides, g.dilations, g.begin, g.output, strict=True)
         for window in range(count)
     )
 

@@ -47,8 +47,9 @@ def elementwise(
 ) -> Source:
     """y[i] = expression of the inputs' elements.
 
-    inputs, result: storages; int64, uint64 and bfloat16 are "long", "ulong" and "bfloat". Params: total; then per input the elements from one to the next (strided: from one index of each of DIMS
-    dims to the next, outermost first, after the sizes of the last DIMS - 1 of these); then the attributes.
+    inputs, result: storages; int64, uint64 and bfloat16 are "long", "ulong" and "bfloat". Params: total; then per input the elements from
+    one to the next (strided: from one index of each of DIMS dims to the next, outermost first, after the sizes of the last DIMS - 1 of
+    these); then the attributes.
     """
     names = {name: (f"attribute_{name}", False) for name in attributes}
     kind = "ulong" if compute == "uint64" else COMPUTES[compute][0]

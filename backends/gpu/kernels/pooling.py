@@ -76,9 +76,7 @@ def largest_with_index(storage: str) -> Source:
 {_taps(inner)}    store_y(i, best);
     store_index(2 * i, max(found, 0));
     store_index(2 * i + 1, 0);"""
-    return Source(
-        (reads("x", storage), writes("y", storage), writes("index", "int")), f"int total, {WINDOWS}, int columns", body
-    )
+    return Source((reads("x", storage), writes("y", storage), writes("index", "int")), f"int total, {WINDOWS}, int columns", body)
 
 
 @kernel_factory("pooling.mean", _layouts)
