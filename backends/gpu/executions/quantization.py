@@ -1,4 +1,4 @@
-"""Linear quantization and products of quantized matrices on GPUs. Constant scales are read as float32 whatever the precision."""
+"""Linear quantization on GPUs. Constant scales are read as float32 whatever the precision."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.indexing import strides_of
+from mnnx.backends.gpu.executions.quantized_products import (
+    ConvolutionExecution,
+    ProductExecution,
+    supports_convolution,
+    supports_product,
+)
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.cast import Cast, bits
 from mnnx.schema.ops.quantization import (
-    BYTES,
     FLOAT4,
     FLOATS8,
     SMALL_INTEGERS,
+    ConvInteger,
     DequantizeLinear,
     DynamicQuantizeLinear,
     MatMulInteger,
+    QLinearConv,
     QLinearMatMul,
     QuantizeLinear,
 )
@@ -173,64 +179,11 @@ class DynamicExecution(GpuExecution):
             commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
 
 
-def _operands(op: Op, inputs: Sequence) -> tuple:
-    """a, its zero point, b, its zero point; the scales of a, b and y, and y's zero point."""
-    if isinstance(op, QLinearMatMul):
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-        return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale, y_zero)
-    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
-    return a, a_zero, b, b_zero, ()
-
-
-def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    a, a_zero, b, b_zero, rest = _operands(op, inputs)
-    if {a.dtype, b.dtype, outputs[0].dtype} - set(BYTES) - {_INT32}:
-        return "only int8 and uint8 have kernels"
-    if a.rank < 2 or b.rank < 2:
-        return "no kernels for vectors"
-    if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (a_zero, b_zero, *rest)):
-        return "no kernels for scales and zero points per matrix"
-    if any(spec.value is None or spec.dtype not in _FLOATS for spec in rest[:3]):
-        return "no kernels for scales that are computed"
-    return None
-
-
 @creator(MatMulInteger, QLinearMatMul, supports=supports_product)
 def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ProductExecution(op, backend)
 
 
-class ProductExecution(GpuExecution):
-    """A work item per element of the result."""
-
-    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
-        a, _, b, *_ = _operands(self.op, inputs)
-        return [self.kernel_for(a, b, outputs[0])]
-
-    def kernel_for(self, a: Spec | DeviceTensor, b: Spec | DeviceTensor, y: Spec | DeviceTensor) -> Kernel:
-        return kernel("quantization.product", a=_storage_of(a.dtype), b=_storage_of(b.dtype), result=_storage_of(y.dtype))
-
-    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        a, a_zero, b, b_zero, rest = _operands(self.op, inputs)
-        y = outputs[0]
-        if not y.spec.size:
-            return
-        rows, columns, depth = *y.shape[-2:], a.shape[-1]
-        zeros = [self.backend.table(np.zeros(1, t.dtype)) if zero is None else zero for t, zero in ((a, a_zero), (b, b_zero))]
-        buffers = [a, zeros[0], b, zeros[1], self._batches(a.shape, b.shape, y.shape)]
-        params = [y.spec.size, rows, columns, depth, *(int(zero is not None and zero.spec.size > 1) for zero in (a_zero, b_zero))]
-        if rest:
-            buffers += [*(self.backend.table(scale.constant.astype(_FLOAT32)) for scale in rest[:3]), rest[3]]
-            params += [int(scale.spec.size > 1) for scale in rest[:2]]
-        self.backend.commands.record(self.kernel_for(a, b, y), [*buffers, y], params, params[:1])
-
-    def _batches(self, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> Memory:
-        """The first elements of the matrices a and b of each batch."""
-        batches = y[:-2]
-        index = np.indices(batches).reshape(len(batches), math.prod(batches))
-        firsts = np.zeros((2, math.prod(batches)), np.int64)
-        for first, shape in zip(firsts, (a, b), strict=True):
-            padded = (1,) * (len(batches) - len(shape) + 2) + shape
-            for place, size, stride in zip(index, padded, strides_of(padded), strict=False):
-                first += (place if size > 1 else 0) * stride
-        return self.backend.table(np.ascontiguousarray(firsts.T).astype(np.int32))
+@creator(ConvInteger, QLinearConv, supports=supports_convolution)
+def create_convolution(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return ConvolutionExecution(op, backend)

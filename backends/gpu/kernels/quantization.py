@@ -116,24 +116,26 @@ def parameters(storage: str) -> Source:
     return Source(buffers, "int unused", body, _FUNCTIONS)
 
 
+def _finish(result: str, factor: str) -> str:
+    """C that stores a sum: as it is in int32, else times a factor, rounded, plus y's zero point and saturated."""
+    if result == "int":
+        return "store_y(i, sum);"
+    lowest, highest = ("-128.0f", "127.0f") if result == "char" else ("0.0f", "255.0f")
+    return f"""float factor = {factor};
+    store_y(i, to_int(saturated(to_float(sum) * factor, to_float(load_y_zero(0)), {lowest}, {highest})));"""
+
+
 def _product_variants() -> Iterator[dict]:
     for a in ("char", "uchar"):
         for b in ("char", "uchar"):
-            yield from ({"a": a, "b": b, "result": result} for result in ("int", a))
+            yield from ({"a": a, "b": b, "result": result, "scale": "float"} for result in ("int", a))
 
 
 @kernel_factory("quantization.product", _product_variants)
-def product(a: str, b: str, result: str) -> Source:
+def product(a: str, b: str, result: str, scale: str) -> Source:
     """y [batches, rows, columns] of a [rows, depth] and b [depth, columns], whose first elements a table has for each batch, less their
     zero points: in int32; or times factors, rounded, plus y's zero point and saturated. Steps are 0 where there is one for all."""
-    finish = "store_y(i, sum);"
-    if result != "int":
-        lowest, highest = ("-128.0f", "127.0f") if result == "char" else ("0.0f", "255.0f")
-        scale = "load_a_scale(row * a_scale_step) * load_b_scale(column * b_scale_step) / load_y_scale(0)"
-        finish = (
-            f"float factor = {scale};\n"
-            f"    store_y(i, to_int(saturated(to_float(sum) * factor, to_float(load_y_zero(0)), {lowest}, {highest})));"
-        )
+    finish = _finish(result, "load_a_scale(row * a_scale_step) * load_b_scale(column * b_scale_step) / load_y_scale(0)")
     body = f"""{_START}    int column = i % columns, row = i / columns % rows, batch = i / columns / rows;
     int at = load_table(2 * batch) + row * depth, bt = load_table(2 * batch + 1) + column;
     int a_offset = load_a_zero(row * a_zero_step), b_offset = load_b_zero(column * b_zero_step), sum = 0;
@@ -142,6 +144,54 @@ def product(a: str, b: str, result: str) -> Source:
     buffers = [reads("a", a), reads("a_zero", a), reads("b", b), reads("b_zero", b), reads("table", "int")]
     params = "int total, int rows, int columns, int depth, int a_zero_step, int b_zero_step"
     if result != "int":
-        buffers += [reads("a_scale", "float"), reads("b_scale", "float"), reads("y_scale", "float"), reads("y_zero", result)]
+        buffers += [reads("a_scale", scale), reads("b_scale", scale), reads("y_scale", scale), reads("y_zero", result)]
         params += ", int a_scale_step, int b_scale_step"
+    return Source((*buffers, writes("y", result)), params, body, _FUNCTIONS)
+
+
+#: Of three spatial dims: as in kernels/pooling.py.
+_WINDOWS = ", ".join(f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "count") for d in range(3))
+
+
+def _convolution_variants() -> Iterator[dict]:
+    for x in ("char", "uchar"):
+        for w in ("char", "uchar"):
+            yield from ({"x": x, "w": w, "result": result, "scale": "float"} for result in ("int", x))
+
+
+@kernel_factory("quantization.convolution", _convolution_variants)
+def convolution(x: str, w: str, result: str, scale: str) -> Source:
+    """y [N, outputs, windows] of x [N, groups * channels, pixels] and w [outputs, channels, taps], less their zero points, plus bias; as of
+    the product, w's zero point and scale being one for each output or one for all."""
+    loops = ""
+    for d in range(3):
+        indent = "    " * (d + 2)
+        loops += f"{indent}for (int t{d} = 0; t{d} < taps{d}; t{d}++) {{\n{indent}    int p{d} = x{d} + t{d} * dilation{d};\n"
+        loops += f"{indent}    if (p{d} < 0 || p{d} >= size{d}) continue;\n"
+    body = f"""{_START}    int x2 = i % count2, rest = i / count2;
+    int x1 = rest % count1;
+    rest /= count1;
+    int x0 = rest % count0;
+    rest /= count0;
+    int channel_out = rest % outputs, image = rest / outputs;
+    x0 = x0 * stride0 - begin0;
+    x1 = x1 * stride1 - begin1;
+    x2 = x2 * stride2 - begin2;
+    int first = image * groups + channel_out / (outputs / groups);
+    int x_offset = load_x_zero(0), w_offset = load_w_zero(channel_out * w_zero_step);
+    int sum = load_bias(channel_out * bias_step);
+    for (int channel = 0; channel < channels; channel++) {{
+        int plane = (first * channels + channel) * size0, kernel_at = (channel_out * channels + channel) * taps0;
+{loops}                    int v = load_x(((plane + p0) * size1 + p1) * size2 + p2) - x_offset;
+                    sum += v * (load_w(((kernel_at + t0) * taps1 + t1) * taps2 + t2) - w_offset);
+                }}
+            }}
+        }}
+    }}
+    {_finish(result, "load_x_scale(0) * load_w_scale(channel_out * w_scale_step) / load_y_scale(0)")}"""
+    buffers = [reads("x", x), reads("x_zero", x), reads("w", w), reads("w_zero", w), reads("bias", "int")]
+    params = f"int total, int outputs, int groups, int channels, {_WINDOWS}, int w_zero_step, int bias_step"
+    if result != "int":
+        buffers += [reads("x_scale", scale), reads("w_scale", scale), reads("y_scale", scale), reads("y_zero", result)]
+        params += ", int w_scale_step"
     return Source((*buffers, writes("y", result)), params, body, _FUNCTIONS)
