@@ -89,7 +89,8 @@ class GpuBackend(Backend):
     def stored(self, nbytes: int, dtype: np.dtype) -> int:
         return nbytes // 2 if self.half and dtype == _FLOAT32 else nbytes
 
-    def _to_storage(self, array: np.ndarray) -> np.ndarray:
+    def to_storage(self, array: np.ndarray) -> np.ndarray:
+        """A host array as it lies in memory."""
         array = np.ascontiguousarray(array)
         return array.astype(_FLOAT16) if self.half and array.dtype == _FLOAT32 else array
 
@@ -111,7 +112,7 @@ class GpuBackend(Backend):
         return self._shared.get((self.device.identity, self.half, key), array, lambda given: self._placed(pack(given)))
 
     def _placed(self, array: np.ndarray) -> Memory:
-        stored = self._to_storage(array)
+        stored = self.to_storage(array)
         memory = self.allocate(stored.nbytes)
         if stored.nbytes:
             self.device.write(memory, 0, stored)
@@ -127,7 +128,7 @@ class GpuBackend(Backend):
 
     def upload(self, array: np.ndarray, tensor: DeviceTensor) -> None:
         if array.size:
-            self.write(self.memory_of(tensor), tensor.offset, self._to_storage(block(array, tensor.layout) if tensor.layout else array))
+            self.write(self.memory_of(tensor), tensor.offset, self.to_storage(block(array, tensor.layout) if tensor.layout else array))
 
     def download(self, tensor: DeviceTensor) -> np.ndarray:
         if tensor.constant is not None:

@@ -10,8 +10,18 @@ _OPERATORS = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.BitAn
 _LOGIC = {ast.BitAnd: "&&", ast.BitOr: "||", ast.BitXor: "!="}
 _PREDICATES = {"isnan", "isinf"}
 
-#: The dtypes that kernels compute in, as C types and as prefixes of the functions that the languages define (m_exp, i_min).
-COMPUTES = {"float32": ("float", "m"), "int32": ("int", "i"), "bool": ("bool", "b")}
+_NAMES = {ast.Lt: "lt", ast.LtE: "le", ast.Gt: "gt", ast.GtE: "ge", ast.Eq: "eq", ast.NotEq: "ne"}
+_CALLS = {ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.BitAnd: "and", ast.BitOr: "or", ast.BitXor: "xor"}
+
+#: The dtypes that kernels compute in, as C types and as prefixes of the functions that the languages and `wide.py` define (m_exp, i_min).
+COMPUTES = {
+    "float32": ("float", "m"),
+    "int32": ("int", "i"),
+    "uint32": ("uint", "u"),
+    "int64": ("int2", "l"),
+    "uint64": ("int2", "ul"),
+    "bool": ("bool", "b"),
+}
 
 
 class _Writer:
@@ -25,7 +35,9 @@ class _Writer:
     def literal(self, value: float) -> str:
         if self._kind == "float":
             return f"{float(value)!r}f"
-        return f"{int(value)}"
+        if self._kind == "int2":
+            return f"l_of({int(value)})"
+        return f"{int(value)}u" if self._kind == "uint" else f"{int(value)}"
 
     def number(self, node: ast.expr) -> str:
         text, boolean = self.write(node)
@@ -33,7 +45,9 @@ class _Writer:
 
     def boolean(self, node: ast.expr) -> str:
         text, boolean = self.write(node)
-        return text if boolean else f"({text} != {self.literal(0)})"
+        if boolean:
+            return text
+        return f"l_ne({text}, {self.literal(0)})" if self._kind == "int2" else f"({text} != {self.literal(0)})"
 
     def write(self, node: ast.expr) -> tuple[str, bool]:
         match node:
@@ -43,6 +57,8 @@ class _Writer:
                 return self.literal(value), False
             case ast.UnaryOp(ast.USub(), ast.Constant(value)):
                 return f"({self.literal(-value)})", False
+            case ast.UnaryOp(op, operand) if self._kind == "int2":
+                return f"l_{'neg' if isinstance(op, ast.USub) else 'not'}({self.number(operand)})", False
             case ast.UnaryOp(op, operand):
                 return f"({'-' if isinstance(op, ast.USub) else '~'}{self.number(operand)})", False
             case ast.BinOp(left, op, right):
@@ -50,6 +66,8 @@ class _Writer:
             case ast.Compare(left, [op], [right]):
                 if self._kind == "bool":
                     return f"({self.boolean(left)} {_COMPARISONS[type(op)]} {self.boolean(right)})", True
+                if self._kind == "int2":
+                    return f"{self._prefix}_{_NAMES[type(op)]}({self.number(left)}, {self.number(right)})", True
                 return f"({self.number(left)} {_COMPARISONS[type(op)]} {self.number(right)})", True
             case ast.Call(ast.Name("where"), [condition, yes, no]):
                 if self._kind == "bool":
@@ -63,6 +81,8 @@ class _Writer:
     def _operation(self, left: ast.expr, op: ast.operator, right: ast.expr) -> tuple[str, bool]:
         if type(op) in _LOGIC and self.write(left)[1] and self.write(right)[1]:
             return f"({self.boolean(left)} {_LOGIC[type(op)]} {self.boolean(right)})", True
+        if self._kind == "int2":
+            return f"l_{_CALLS[type(op)]}({self.number(left)}, {self.number(right)})", False
         return f"({self.number(left)} {_OPERATORS[type(op)]} {self.number(right)})", False
 
 

@@ -13,6 +13,7 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     abs_of(x)                   of a float or a vector
     madd(a, b, c)               a * b + c, rounded once or twice
     splatN(x)  pack2(a, b)  pack4(a, b, c, d)    vectors (N as in floatN)
+    pair(a, b)                  an int2
     barrier_local()             waits for the group, and makes its shared memory visible
 
 and the parameters by their names. `lane(width, i)` names a lane of a vector in both languages.

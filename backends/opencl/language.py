@@ -23,6 +23,7 @@ _PRELUDE = """\
 #define splat16(x) ((float16)(x))
 #define pack2(a, b) ((float2)(a, b))
 #define pack4(a, b, c, d) ((float4)(a, b, c, d))
+#define pair(a, b) ((int2)(a, b))
 #define bits_of(x) as_int(x)
 #define float_of(x) as_float(x)
 """

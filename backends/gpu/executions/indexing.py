@@ -128,7 +128,7 @@ def tuple_fault(backend, op: Op, dims: Sequence[int]) -> tuple[Memory, int]:
 
 
 def supports_scatter(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    data, indices, updates = inputs
+    data, indices, _ = inputs
     if op.reduction == "none":
         return unmovable(data)
     if data.dtype not in _REDUCIBLE:

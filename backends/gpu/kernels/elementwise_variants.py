@@ -16,14 +16,18 @@ from mnnx.backends.gpu.source import FLOATS
 from mnnx.schema.ops import activation, arithmetic, cast, comparison
 from mnnx.schema.ops.base import Op, RuleError, Spec
 
-_FLOAT32, _INT32, _BOOL = np.dtype("float32"), np.dtype("int32"), np.dtype("bool")
+_FLOAT32, _INT32, _BOOL, _INT64 = (np.dtype(name) for name in ("float32", "int32", "bool", "int64"))
+_BYTES = (np.dtype("int8"), np.dtype("uint8"))
+_STORAGES = {_BOOL: "bool", _INT32: "int", _INT64: "long", _BYTES[0]: "char", _BYTES[1]: "uchar"}
+#: Dtypes for which kernels without strides exist as well.
+_COMMON = (_FLOAT32, _INT32, _BOOL, np.dtype("float16"))
 #: Ops whose expression depends on their attributes.
 _ATTRIBUTES: dict[type[Op], Sequence[dict[str, Any]]] = {
     arithmetic.Mod: ({"fmod": False}, {"fmod": True}),
     comparison.IsInf: [{"detect_negative": n, "detect_positive": p} for n, p in itertools.product((False, True), repeat=2)],
     comparison.BitShift: ({"direction": "LEFT"}, {"direction": "RIGHT"}),
     activation.Gelu: ({"approximate": "none"}, {"approximate": "tanh"}),
-    cast.Cast: [{"to": dtype} for dtype in (_FLOAT32, np.dtype("float16"), _BOOL, _INT32)],
+    cast.Cast: [{"to": dtype} for dtype in (*_STORAGES, _FLOAT32, np.dtype("float16"))],
 }
 _VARIADIC = (arithmetic.Max, arithmetic.Min, arithmetic.Sum, arithmetic.Mean)
 _MOST_INPUTS = 4
@@ -34,7 +38,7 @@ def variants() -> Iterator[dict[str, Any]]:
     for op_class in TABLE:
         for attributes in _ATTRIBUTES.get(op_class, ({},)):
             op = op_class(**attributes)
-            for dtype in (_FLOAT32, _INT32, _BOOL):
+            for dtype in (_FLOAT32, *_STORAGES):
                 for inputs in _inputs(op, dtype):
                     yield from _variants_of(op, inputs)
 
@@ -65,13 +69,16 @@ def _variants_of(op: Op, inputs: Sequence[Spec | None]) -> Iterator[dict[str, An
     if expression is None or len(expression.inputs) != len(given):
         return
     compute = elementwise.compute_dtype(expression, inputs)
+    compute = _INT32 if compute in _BYTES else compute
     if compute.name not in COMPUTES:
         return
     names = sorted(elementwise.names_of(expression.text) & op.fields.keys() - set(expression.inputs))
     floats = FLOATS if _FLOAT32 in {result.dtype, *(spec.dtype for spec in given)} or result.dtype == np.float16 else FLOATS[:1]
     for storage in floats:
         results = FLOATS if isinstance(op, cast.Cast) and result.dtype.kind == "f" else (storage,)
-        for made, strided in itertools.product(results, (False, True) if len(given) > 1 else (False,)):
+        common = all(spec.dtype in _COMMON for spec in (result, *given))
+        strides = ((False, True) if len(given) > 1 else (False,)) if common else (True,)
+        for made, strided in itertools.product(results, strides):
             yield {
                 "text": expression.text,
                 "letters": expression.inputs,
@@ -84,4 +91,4 @@ def _variants_of(op: Op, inputs: Sequence[Spec | None]) -> Iterator[dict[str, An
 
 
 def _storage(dtype: np.dtype, floats: str) -> str:
-    return {_BOOL: "bool", _INT32: "int"}.get(dtype, floats)
+    return _STORAGES.get(dtype, floats)

@@ -1,0 +1,189 @@
+"""Linear quantization on GPUs. Constant scales are read as float32 whatever the precision."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mnnx.backends import host
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.creators import creator
+from mnnx.backends.gpu.device import Memory
+from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.executions.quantized_products import (
+    ConvolutionExecution,
+    ProductExecution,
+    supports_convolution,
+    supports_product,
+)
+from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.cast import Cast, bits
+from mnnx.schema.ops.quantization import (
+    FLOAT4,
+    FLOATS8,
+    SMALL_INTEGERS,
+    ConvInteger,
+    DequantizeLinear,
+    DynamicQuantizeLinear,
+    MatMulInteger,
+    QLinearConv,
+    QLinearMatMul,
+    QuantizeLinear,
+)
+
+#: As in kernels/quantization.py.
+GROUPS, ITEMS = 16, 64
+
+_FLOAT32, _FLOAT16, _INT32 = np.dtype("float32"), np.dtype("float16"), np.dtype("int32")
+_FLOATS = frozenset({_FLOAT32, _FLOAT16})
+_INTEGERS = frozenset(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")) | frozenset(SMALL_INTEGERS)
+_CODED = frozenset((*FLOATS8, FLOAT4))
+
+
+def _storage_of(dtype: np.dtype) -> str:
+    """The storage of an integer, or of bytes that stand for something else."""
+    if dtype in _CODED:
+        return "uchar"
+    small = {"int8": "char", "int4": "uchar", "int2": "uchar", "uint8": "uchar", "uint4": "uchar", "uint2": "uchar"}
+    return small.get(dtype.name) or {"int16": "short", "uint16": "ushort", "int32": "int"}[dtype.name]
+
+
+def _signed(dtype: np.dtype) -> int:
+    return int(not dtype.name.startswith("u"))
+
+
+def supports_quantize(op: QuantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
+    x, scale, y = inputs[0], inputs[1], outputs[0]
+    if x.dtype not in _FLOATS | {_INT32} or y.dtype not in _INTEGERS:
+        return f"no kernels that quantize {x.dtype} to {y.dtype}"
+    if scale.dtype not in _FLOATS or (op.precision or scale.dtype) != _FLOAT32:
+        return "no kernels for another precision than float32"
+    return None
+
+
+def supports_dequantize(op: DequantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
+    x, scale, y = inputs[0], inputs[1], outputs[0]
+    known = x.dtype in _INTEGERS | _CODED | {_INT32}
+    return None if known and {scale.dtype, y.dtype} <= _FLOATS else f"no kernels that dequantize {x.dtype} to {y.dtype} by {scale.dtype}"
+
+
+@creator(QuantizeLinear, supports=supports_quantize)
+def create_quantize(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return QuantizeExecution(op, backend)
+
+
+@creator(DequantizeLinear, supports=supports_dequantize)
+def create_dequantize(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return DequantizeExecution(op, backend)
+
+
+class LinearExecution(GpuExecution):
+    """A work item per element."""
+
+    def scale_storage(self, scale: DeviceTensor | Spec) -> str:
+        """Of scales on the device; constant ones are float32."""
+        known = scale.value if isinstance(scale, Spec) else scale.constant
+        return "float" if known is not None else self.backend.storage(scale.dtype)
+
+    def scales(self, scale: DeviceTensor) -> DeviceTensor | Memory:
+        return scale if scale.constant is None else self.backend.table(scale.constant.astype(_FLOAT32))
+
+    def zeros(self, zero: DeviceTensor | None, scale: DeviceTensor, dtype: np.dtype) -> DeviceTensor | Memory:
+        return self.backend.table(np.zeros(scale.spec.size, dtype)) if zero is None else zero
+
+    def params(self, shape: Sequence[int], scale: Spec, dtype: np.dtype) -> list[int]:
+        """What the kernels take: which parameter an element has, and what its integer is."""
+        total, block = math.prod(shape), self.op.block_size or 1
+        width = [bits(dtype), _signed(dtype)]
+        if scale.size == 1:
+            return [total, 1, 1, 0, 0, 0, 1, *width]
+        axis = self.op.axis % len(shape)
+        inner, dim = math.prod(shape[axis + 1 :]), shape[axis]
+        if scale.rank == 1 and not self.op.block_size:
+            return [total, inner, dim, 0, 1, 0, 1, *width]
+        return [total, inner, dim, scale.shape[axis] * inner, inner, 1, block, *width]
+
+
+class QuantizeExecution(LinearExecution):
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return [self.kernel_for(inputs[0], inputs[1], outputs[0])]
+
+    def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor, y: Spec | DeviceTensor) -> Kernel:
+        result, storage = _storage_of(y.dtype), self.backend.storage(x.dtype)
+        return kernel("quantization.quantize", storage=storage, scale=self.scale_storage(scale), result=result)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (x, scale, zero), y = (*inputs, None)[:3], outputs[0]
+        if x.spec.size:
+            buffers = [x, self.scales(scale), self.zeros(zero, scale, y.dtype), y]
+            params = self.params(x.shape, scale.spec, y.dtype)
+            self.backend.commands.record(self.kernel_for(x, scale, y), buffers, params, params[:1])
+
+
+class DequantizeExecution(LinearExecution):
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return [self.kernel_for(inputs[0], inputs[1], outputs[0])]
+
+    def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor, y: Spec | DeviceTensor) -> Kernel:
+        storage, result = _storage_of(x.dtype), self.backend.storage(y.dtype)
+        coded = x.dtype in _CODED
+        return kernel("quantization.dequantize", storage=storage, scale=self.scale_storage(scale), result=result, coded=coded)
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (x, scale, zero), y = (*inputs, None)[:3], outputs[0]
+        if not x.spec.size:
+            return
+        buffers = [x, self.scales(scale), self.zeros(zero, scale, x.dtype)]
+        if x.dtype in _CODED:
+            codes = np.arange(256, dtype=np.uint8).view(x.dtype)
+            buffers.append(self.backend.table(host.run(Cast(to=_FLOAT32), [codes])[0]))
+        params = self.params(x.shape, scale.spec, x.dtype)
+        self.backend.commands.record(self.kernel_for(x, scale, y), [*buffers, y], params, params[:1])
+
+
+def supports_dynamic(op: DynamicQuantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
+    if None in outputs or len(outputs) < 3:
+        return "not all its results are wanted"
+    return None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}"
+
+
+@creator(DynamicQuantizeLinear, supports=supports_dynamic)
+def create_dynamic(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return DynamicExecution(op, backend)
+
+
+class DynamicExecution(GpuExecution):
+    """The range by a few work groups, scale and zero point by one work item, then all elements."""
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return 8 * GROUPS
+
+    def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor) -> Kernel:
+        storage, scales = (self.backend.storage(tensor.dtype) for tensor in (x, scale))
+        return kernel("quantization.quantize", storage=storage, scale=scales, result="uchar")
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return [self.kernel_for(inputs[0], outputs[1])]
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (x,), (y, scale, zero), commands = inputs, outputs, self.backend.commands
+        found, total = kernel("quantization.range", storage=self.backend.storage(x.dtype)), x.spec.size
+        commands.record(found, [x, scratch], [total], (GROUPS * ITEMS,), (ITEMS, 1, 1))
+        found = kernel("quantization.parameters", storage=self.backend.storage(scale.dtype))
+        commands.record(found, [scratch, scale, zero], [0], (1,))
+        if total:
+            commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
+
+
+@creator(MatMulInteger, QLinearMatMul, supports=supports_product)
+def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return ProductExecution(op, backend)
+
+
+@creator(ConvInteger, QLinearConv, supports=supports_convolution)
+def create_convolution(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return ConvolutionExecution(op, backend)

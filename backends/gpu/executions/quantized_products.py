@@ -1,0 +1,139 @@
+"""Products and convolutions of bytes on GPUs: one work item per element of the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from mnnx.backends.backend import Specs, Tensors
+from mnnx.backends.gpu.device import Memory
+from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.executions.indexing import strides_of
+from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.quantization import BYTES, QLinearConv, QLinearMatMul, as_conv
+
+_FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
+_FLOATS = frozenset({_FLOAT32, np.dtype("float16")})
+_STORAGES = {np.dtype("int8"): "char", np.dtype("uint8"): "uchar", _INT32: "int"}
+_MAX_DIMS = 3
+
+
+def _operands(op: Op, inputs: Sequence) -> tuple:
+    """a, its zero point, b, its zero point; the scales of a, b and y, and y's zero point."""
+    if isinstance(op, QLinearMatMul):
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
+        return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale, y_zero)
+    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
+    return a, a_zero, b, b_zero, ()
+
+
+def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    a, a_zero, b, b_zero, rest = _operands(op, inputs)
+    if {a.dtype, b.dtype, outputs[0].dtype} - set(BYTES) - {_INT32}:
+        return "only int8 and uint8 have kernels"
+    if a.rank < 2 or b.rank < 2:
+        return "no kernels for vectors"
+    if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (a_zero, b_zero, *rest)):
+        return "no kernels for scales and zero points per matrix"
+    return _reason_against(rest[:3])
+
+
+def _reason_against(scales: Specs) -> str | None:
+    dtypes = {spec.dtype for spec in scales}
+    return None if dtypes <= _FLOATS and len(dtypes) < 2 else "no kernels for such scales"
+
+
+class QuantizedExecution(GpuExecution):
+    """Constant scales are read as float32 whatever the precision."""
+
+    def scale_storage(self, scales: Sequence[Spec | DeviceTensor]) -> str:
+        known = all((scale.value if isinstance(scale, Spec) else scale.constant) is not None for scale in scales)
+        return "float" if known else self.backend.storage(scales[0].dtype)
+
+    def scales(self, scales: Sequence[DeviceTensor]) -> list[DeviceTensor | Memory]:
+        if any(scale.constant is None for scale in scales):
+            return list(scales)
+        return [self.backend.table(scale.constant.astype(_FLOAT32)) for scale in scales]
+
+
+class ProductExecution(QuantizedExecution):
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return [self.kernel_for(inputs, outputs)]
+
+    def kernel_for(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> Kernel:
+        a, _, b, _, rest = _operands(self.op, inputs)
+        a, b, y = (_STORAGES[tensor.dtype] for tensor in (a, b, outputs[0]))
+        return kernel("quantization.product", a=a, b=b, result=y, scale=self.scale_storage(rest[:3]))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        a, a_zero, b, b_zero, rest = _operands(self.op, inputs)
+        y = outputs[0]
+        if not y.spec.size:
+            return
+        rows, columns, depth = *y.shape[-2:], a.shape[-1]
+        zeros = [self.backend.table(np.zeros(1, t.dtype)) if zero is None else zero for t, zero in ((a, a_zero), (b, b_zero))]
+        buffers = [a, zeros[0], b, zeros[1], self._batches(a.shape, b.shape, y.shape)]
+        params = [y.spec.size, rows, columns, depth, *(int(zero is not None and zero.spec.size > 1) for zero in (a_zero, b_zero))]
+        if rest:
+            buffers += [*self.scales(rest[:3]), rest[3]]
+            params += [int(scale.spec.size > 1) for scale in rest[:2]]
+        self.backend.commands.record(self.kernel_for(inputs, outputs), [*buffers, y], params, params[:1])
+
+    def _batches(self, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> Memory:
+        """The first elements of the matrices a and b of each batch."""
+        batches = y[:-2]
+        index = np.indices(batches).reshape(len(batches), math.prod(batches))
+        firsts = np.zeros((2, math.prod(batches)), np.int64)
+        for first, shape in zip(firsts, (a, b), strict=True):
+            padded = (1,) * (len(batches) - len(shape) + 2) + shape
+            for place, size, stride in zip(index, padded, strides_of(padded), strict=False):
+                first += (place if size > 1 else 0) * stride
+        return self.backend.table(np.ascontiguousarray(firsts.T).astype(np.int32))
+
+
+def _image_operands(op: Op, inputs: Sequence) -> tuple:
+    """x, its zero point, w, its zero point, the bias; the scales of x, w and y, and y's zero point."""
+    if isinstance(op, QLinearConv):
+        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (*inputs, None)[:9]
+        return x, x_zero, w, w_zero, bias, (x_scale, w_scale, y_scale, y_zero)
+    x, w, x_zero, w_zero = (*inputs, None, None)[:4]
+    return x, x_zero, w, w_zero, None, ()
+
+
+def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    x, _, w, _, _, rest = _image_operands(op, inputs)
+    if {x.dtype, w.dtype, outputs[0].dtype} - _STORAGES.keys():
+        return "only int8 and uint8 have kernels"
+    if reason := _reason_against(rest[:3]):
+        return reason
+    return f"more than {_MAX_DIMS} spatial dims" if x.rank > 2 + _MAX_DIMS else None
+
+
+class ConvolutionExecution(QuantizedExecution):
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        return [self.kernel_for(inputs, outputs)]
+
+    def kernel_for(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> Kernel:
+        x, _, w, _, _, rest = _image_operands(self.op, inputs)
+        x, w, y = (_STORAGES[tensor.dtype] for tensor in (x, w, outputs[0]))
+        return kernel("quantization.convolution", x=x, w=w, result=y, scale=self.scale_storage(rest[:3]))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        x, x_zero, w, w_zero, bias, rest = _image_operands(self.op, inputs)
+        y, table = outputs[0], self.backend.table
+        if not y.spec.size:
+            return
+        g = as_conv(self.op).geometry(x.shape, w.shape)
+        more = _MAX_DIMS - len(g.input)
+        rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.output, 1))
+        buffers = [x, x_zero or table(np.zeros(1, x.dtype)), w, w_zero or table(np.zeros(1, w.dtype)), bias or table(np.zeros(1, np.int32))]
+        params = [y.spec.size, w.shape[0], self.op.group, w.shape[1], *(n for values, n1 in rows for n in (*(n1,) * more, *values))]
+        params += [int(w_zero is not None and w_zero.spec.size > 1), int(bias is not None)]
+        if rest:
+            buffers += [*self.scales(rest[:3]), rest[3]]
+            params.append(int(rest[1].spec.size > 1))
+        self.backend.commands.record(self.kernel_for(inputs, outputs), [*buffers, y], params, params[:1])

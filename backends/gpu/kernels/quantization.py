@@ -1,0 +1,197 @@
+"""Linear quantization, and products of quantized tensors.
+
+Integers of fewer bits than their storage (int4, uint4, int2, uint2) lie in its low bits. `bits` and `signed` say what they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mnnx.backends.gpu.kernel import kernel_factory
+from mnnx.backends.gpu.source import FLOATS, Source, reads, writes
+
+_START = """\
+    int i = gid(0);
+    if (i >= total) return;
+"""
+_FUNCTIONS = """
+int narrowed(int v, int bits, int is_signed) {
+    int low = v & (bits == 32 ? -1 : (1 << bits) - 1);
+    return is_signed != 0 && bits < 32 && ((low >> (bits - 1)) & 1) != 0 ? low - (1 << bits) : low;
+}
+float saturated(float real, float zero, float lowest, float highest) {
+    float v = m_round(real);
+    v = v >= lowest - zero ? v : lowest - zero;
+    return (v <= highest - zero ? v : highest - zero) + zero;
+}
+"""
+#: Which scale and zero point an element has: it is at `along` of `dim` positions of the axis.
+_PARAMETER = """\
+    int inside = i % inner, along = i / inner % dim, outside = i / inner / dim;
+    int p = outside * outer_step + along / block * axis_step + inside * inner_step;
+"""
+_PARAMS = "int total, int inner, int dim, int outer_step, int axis_step, int inner_step, int block, int bits, int is_signed"
+
+#: Work groups and items of a group that find a range.
+GROUPS, ITEMS = 16, 64
+
+
+def _quantize_variants() -> Iterator[dict]:
+    scales = (("float", "float"), ("half", "half"), ("half", "float"))
+    return ({"storage": x, "scale": scale, "result": y} for x, scale in scales for y in ("char", "uchar"))
+
+
+@kernel_factory("quantization.quantize", _quantize_variants)
+def quantize(storage: str, scale: str, result: str) -> Source:
+    """y = saturate(round(x / scale) + zero point)."""
+    body = f"""{_START}{_PARAMETER}    float lowest = is_signed != 0 ? -to_float(1 << (bits - 1)) : 0.0f;
+    float highest = to_float(1 << (bits - is_signed)) - 1.0f;
+    float offset = to_float(narrowed(load_zero(p), bits, is_signed));
+    int v = to_int(saturated({"load_x(i)" if storage in FLOATS else "to_float(load_x(i))"} / load_scale(p), offset, lowest, highest));
+    store_y(i, bits < 8 ? v & ((1 << bits) - 1) : v);"""
+    buffers = (reads("x", storage), reads("scale", scale), reads("zero", result), writes("y", result))
+    return Source(buffers, _PARAMS, body, _FUNCTIONS)
+
+
+def _dequantize_variants() -> Iterator[dict]:
+    scales = (("float", "float"), ("half", "half"), ("half", "float"))
+    return ({"storage": x, "scale": scale, "result": y, "coded": False} for y, scale in scales for x in ("char", "uchar", "int"))
+
+
+@kernel_factory("quantization.dequantize", _dequantize_variants)
+def dequantize(storage: str, scale: str, result: str, coded: bool) -> Source:
+    """y = (x - zero point) * scale; `coded`: x and the zero point are bytes that stand for the floats of a table."""
+    if coded:
+        difference, more = "load_codes(load_x(i)) - load_codes(load_zero(p))", (reads("codes", "float"),)
+    else:
+        values = [f"narrowed({load}, bits, is_signed)" for load in ("load_x(i)", "load_zero(p)")]
+        difference, more = f"to_float({values[0]} - {values[1]})", ()
+    body = f"{_START}{_PARAMETER}    store_y(i, ({difference}) * load_scale(p));"
+    buffers = (reads("x", storage), reads("scale", scale), reads("zero", storage), *more, writes("y", result))
+    return Source(buffers, _PARAMS, body, _FUNCTIONS)
+
+
+@kernel_factory("quantization.range", lambda: [{"storage": storage} for storage in FLOATS])
+def value_range(storage: str) -> Source:
+    """The lowest and highest of x and 0 among every GROUPS-th part of x → ends [GROUPS, 2]; NaNs don't count."""
+    body = f"""\
+    int item = lid(0);
+    float low = 0.0f, high = 0.0f;
+    for (int k = group(0) * {ITEMS} + item; k < total; k += {GROUPS * ITEMS}) {{
+        float v = load_x(k);
+        low = v < low ? v : low;
+        high = v > high ? v : high;
+    }}
+    lows[item] = low;
+    highs[item] = high;
+    for (int step = {ITEMS // 2}; step > 0; step /= 2) {{
+        barrier_local();
+        if (item < step) {{
+            lows[item] = min(lows[item], lows[item + step]);
+            highs[item] = max(highs[item], highs[item + step]);
+        }}
+    }}
+    if (item == 0 && group(0) < {GROUPS}) {{
+        store_ends(2 * group(0), lows[0]);
+        store_ends(2 * group(0) + 1, highs[0]);
+    }}"""
+    shared = (("float", "lows", ITEMS), ("float", "highs", ITEMS))
+    return Source((reads("x", storage), writes("ends", "float")), "int total", body, "", shared, (ITEMS, 1, 1))
+
+
+@kernel_factory("quantization.parameters", lambda: [{"storage": storage} for storage in FLOATS])
+def parameters(storage: str) -> Source:
+    """Scale and zero point (uint8) that spread the range over 0 … 255."""
+    body = f"""\
+    if (gid(0) > 0) return;
+    float low = 0.0f, high = 0.0f;
+    for (int k = 0; k < {GROUPS}; k++) {{
+        low = min(low, load_ends(2 * k));
+        high = max(high, load_ends(2 * k + 1));
+    }}
+    float step = low == high ? 1.0f : (high - low) / 255.0f;
+    store_scale(0, step);
+    store_zero(0, to_int(saturated(-low / step, 0.0f, 0.0f, 255.0f)));"""
+    buffers = (reads("ends", "float"), writes("scale", storage), writes("zero", "uchar"))
+    return Source(buffers, "int unused", body, _FUNCTIONS)
+
+
+def _finish(result: str, factor: str) -> str:
+    """C that stores a sum: as it is in int32, else times a factor, rounded, plus y's zero point and saturated."""
+    if result == "int":
+        return "store_y(i, sum);"
+    lowest, highest = ("-128.0f", "127.0f") if result == "char" else ("0.0f", "255.0f")
+    return f"""float factor = {factor};
+    store_y(i, to_int(saturated(to_float(sum) * factor, to_float(load_y_zero(0)), {lowest}, {highest})));"""
+
+
+def _product_variants() -> Iterator[dict]:
+    for a in ("char", "uchar"):
+        for b in ("char", "uchar"):
+            yield from ({"a": a, "b": b, "result": result, "scale": "float"} for result in ("int", a))
+
+
+@kernel_factory("quantization.product", _product_variants)
+def product(a: str, b: str, result: str, scale: str) -> Source:
+    """y [batches, rows, columns] of a [rows, depth] and b [depth, columns], whose first elements a table has for each batch, less their
+    zero points: in int32; or times factors, rounded, plus y's zero point and saturated. Steps are 0 where there is one for all."""
+    finish = _finish(result, "load_a_scale(row * a_scale_step) * load_b_scale(column * b_scale_step) / load_y_scale(0)")
+    body = f"""{_START}    int column = i % columns, row = i / columns % rows, batch = i / columns / rows;
+    int at = load_table(2 * batch) + row * depth, bt = load_table(2 * batch + 1) + column;
+    int a_offset = load_a_zero(row * a_zero_step), b_offset = load_b_zero(column * b_zero_step), sum = 0;
+    for (int k = 0; k < depth; k++) sum += (load_a(at + k) - a_offset) * (load_b(bt + k * columns) - b_offset);
+    {finish}"""
+    buffers = [reads("a", a), reads("a_zero", a), reads("b", b), reads("b_zero", b), reads("table", "int")]
+    params = "int total, int rows, int columns, int depth, int a_zero_step, int b_zero_step"
+    if result != "int":
+        buffers += [reads("a_scale", scale), reads("b_scale", scale), reads("y_scale", scale), reads("y_zero", result)]
+        params += ", int a_scale_step, int b_scale_step"
+    return Source((*buffers, writes("y", result)), params, body, _FUNCTIONS)
+
+
+#: Of three spatial dims: as in kernels/pooling.py.
+_WINDOWS = ", ".join(f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "count") for d in range(3))
+
+
+def _convolution_variants() -> Iterator[dict]:
+    for x in ("char", "uchar"):
+        for w in ("char", "uchar"):
+            yield from ({"x": x, "w": w, "result": result, "scale": "float"} for result in ("int", x))
+
+
+@kernel_factory("quantization.convolution", _convolution_variants)
+def convolution(x: str, w: str, result: str, scale: str) -> Source:
+    """y [N, outputs, windows] of x [N, groups * channels, pixels] and w [outputs, channels, taps], less their zero points, plus bias; as of
+    the product, w's zero point and scale being one for each output or one for all."""
+    loops = ""
+    for d in range(3):
+        indent = "    " * (d + 2)
+        loops += f"{indent}for (int t{d} = 0; t{d} < taps{d}; t{d}++) {{\n{indent}    int p{d} = x{d} + t{d} * dilation{d};\n"
+        loops += f"{indent}    if (p{d} < 0 || p{d} >= size{d}) continue;\n"
+    body = f"""{_START}    int x2 = i % count2, rest = i / count2;
+    int x1 = rest % count1;
+    rest /= count1;
+    int x0 = rest % count0;
+    rest /= count0;
+    int channel_out = rest % outputs, image = rest / outputs;
+    x0 = x0 * stride0 - begin0;
+    x1 = x1 * stride1 - begin1;
+    x2 = x2 * stride2 - begin2;
+    int first = image * groups + channel_out / (outputs / groups);
+    int x_offset = load_x_zero(0), w_offset = load_w_zero(channel_out * w_zero_step);
+    int sum = load_bias(channel_out * bias_step);
+    for (int channel = 0; channel < channels; channel++) {{
+        int plane = (first * channels + channel) * size0, kernel_at = (channel_out * channels + channel) * taps0;
+{loops}                    int v = load_x(((plane + p0) * size1 + p1) * size2 + p2) - x_offset;
+                    sum += v * (load_w(((kernel_at + t0) * taps1 + t1) * taps2 + t2) - w_offset);
+                }}
+            }}
+        }}
+    }}
+    {_finish(result, "load_x_scale(0) * load_w_scale(channel_out * w_scale_step) / load_y_scale(0)")}"""
+    buffers = [reads("x", x), reads("x_zero", x), reads("w", w), reads("w_zero", w), reads("bias", "int")]
+    params = f"int total, int outputs, int groups, int channels, {_WINDOWS}, int w_zero_step, int bias_step"
+    if result != "int":
+        buffers += [reads("x_scale", scale), reads("w_scale", scale), reads("y_scale", scale), reads("y_zero", result)]
+        params += ", int w_scale_step"
+    return Source((*buffers, writes("y", result)), params, body, _FUNCTIONS)
