@@ -45,6 +45,7 @@ _MACROS = """\
 #define abs_of(x) abs(x)
 #define splat2(x) vec2(x)
 #define splat4(x) vec4(x)
+#define pair(a, b) ivec2(a, b)
 #define pack2(a, b) vec2(a, b)
 #define pack4(a, b, c, d) vec4(a, b, c, d)
 #define bits_of(x) floatBitsToInt(x)

@@ -87,7 +87,7 @@ class ElementwiseExecution(GpuExecution):
         return (True,)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        return blocked_ways(self.op, self.compute, inputs, outputs, lanes)
+        return _ways(self.op, self.compute, inputs, outputs, lanes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         self.record(inputs, outputs[0])
@@ -157,7 +157,7 @@ class ChainExecution(GpuExecution):
         return needed if self.division is None else [*needed, *self.division.kernels([out, self.divisor.spec], outputs)]
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        return blocked_ways(self.op, self.compute, inputs, outputs, lanes)
+        return _ways(self.op, self.compute, inputs, outputs, lanes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         out = outputs[0]
@@ -167,16 +167,31 @@ class ChainExecution(GpuExecution):
             self.division.record([out, self.divisor], out)
 
 
+def _ways(op: Op, compute: np.dtype, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+    """Those of `blocked_ways` in which the operands don't broadcast in too many groups of dims."""
+    out, given = outputs[0], [(i, spec) for i, spec in enumerate(inputs) if spec is not None]
+
+    def fits(way: Layouts) -> bool:
+        shapes = [_blocked_dims(spec.shape, way.inputs[i], out.shape, lanes) for i, spec in given]
+        return len(collapse(blocked_shape(out.shape, lanes), shapes)[0]) <= DIMS
+
+    return [way for way in blocked_ways(op, compute, inputs, outputs, lanes) if fits(way)]
+
+
+def _blocked_dims(shape: tuple[int, ...], layout: int, out: tuple[int, ...], lanes: int) -> tuple[int, ...]:
+    """The shape of an operand's memory that broadcasts to that of a blocked result; plain ones with channels are packed."""
+    whole = (1,) * (len(out) - len(shape)) + shape
+    return blocked_shape(whole, lanes) if layout or whole[1] > 1 else (*whole, 1)
+
+
 def _blocked_operand(tensor: DeviceTensor, out: DeviceTensor) -> tuple[DeviceTensor | Memory, tuple[int, ...]]:
     """Memory of an input of the blocked `out`, and its shape there, which broadcasts to that of `out`."""
     lanes = out.layout
-    if tensor.layout:
-        return tensor, blocked_shape(tensor.shape, lanes)
+    dims = _blocked_dims(tensor.shape, tensor.layout, out.shape, lanes)
     shape = (1,) * (out.spec.rank - tensor.spec.rank) + tensor.shape
-    if shape[1] == 1:
-        return tensor, (*shape, 1)
-    pack = functools.partial(_pack, shape=shape, lanes=lanes)
-    return out.backend.packed(("blocked", shape, lanes), tensor.constant, pack), blocked_shape(shape, lanes)
+    if tensor.layout or shape[1] == 1:
+        return tensor, dims
+    return out.backend.packed(("blocked", shape, lanes), tensor.constant, functools.partial(_pack, shape=shape, lanes=lanes)), dims
 
 
 def _pack(array: np.ndarray, shape: tuple[int, ...], lanes: int) -> np.ndarray:
