@@ -14,7 +14,9 @@ from mnnx.schema.records import Row
 class Profile(Row):
     """pattern: a regular expression over "<vendor> <device> <platform>", case-insensitive. block: channels in a block of the blocked
     layout, the vector that kernels compute with. rows: rows (pixels) in a work item's tile of a product. vectors: blocks of columns
-    (output channels) in it. group: work items of a work group. source: where the figures come from."""
+    (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of kernels
+    whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their padding,
+    rather than check for each pixel whether it is there. items: how many work items it takes to fill the device."""
 
     name: str
     pattern: str

@@ -56,6 +56,9 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
             f"        place_x a{r} = at_x((in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image) * {unit});\n"
             for r in each_row
         )
+    weights = "".join(f"    place_w w{v} = at_w(n * weights_step + min(block + {v}, out_blocks - 1) * depth);\n" for v in each_vector)
+    moves = "".join(f"            move_x(a{r}, step);\n" for r in each_row)
+    moves += "".join(f"            move_w(w{v}, {source});\n" for v in each_vector)
     body = f"""\
     int first = gid(0) * {rows}, block = gid(1) * {vectors}, n = gid(2);
     int pixels = out_d * out_h * out_w, in_pixels = in_d * in_h * in_w, step = in_pixels * {unit};
@@ -65,13 +68,12 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
     int ox = first % out_w, oy = first / out_w % out_h, oz = first / (out_w * out_h);
 {begin}{declare(block, rows, vectors)}
     int depth = kernel_d * kernel_h * kernel_w * group_in_blocks * {source};
-{"".join(f"    place_w w{v} = at_w(n * weights_step + min(block + {v}, out_blocks - 1) * depth);{chr(10)}" for v in each_vector)}
-    for (int kz = 0; kz < kernel_d; kz++)
+{weights}    for (int kz = 0; kz < kernel_d; kz++)
     for (int ky = 0; ky < kernel_h; ky++)
     for (int kx = 0; kx < kernel_w; kx++) {{
 {at}        for (int i = 0; i < group_in_blocks; i++) {{
 {accumulate(source, block, rows, vectors, scalars, inside)}
-{"".join(f"            move_x(a{r}, step);{chr(10)}" for r in each_row)}{"".join(f"            move_w(w{v}, {source});{chr(10)}" for v in each_vector)}\
+{moves}\
         }}
     }}
 {finish(block, target, rows, vectors, "first + r", "first + r >= pixels")}"""

@@ -47,21 +47,15 @@ def finish(block: int, target: int, rows: int, vectors: int, pixel: str, beyond:
     pixel: C for the pixel of row r, beyond: for whether that lies outside of the image."""
     results = "".join(f"    results[{r * vectors + v}] = s{r}_{v};\n" for r in range(rows) for v in range(vectors))
     if target == 1:
-        store = (
-            f"""\
+        each = [(f"channel + {i} < group_channels", f"place + {i} * pixels", f"value{lane(block, i)}") for i in range(block)]
+        residuals = "".join(f"        if (has_residual != 0 && {there}) {value} += load_residual({at});\n" for there, at, value in each)
+        stores = "".join(f"        if ({there}) store_y({at}, {value});\n" for there, at, value in each)
+        store = f"""\
         int channel = (b % group_out_blocks) * {block};
         int place = ((n * (out_blocks / group_out_blocks) + b / group_out_blocks) * group_channels + channel) * pixels + pixel;
         float{block} value = results[i] + load_bias(b);
-"""
-            + "".join(
-                f"        if (has_residual != 0 && channel + {i} < group_channels) value{lane(block, i)} += load_residual(place + {i} * pixels);\n"
-                for i in range(block)
-            )
-            + "        value = activate(activation, activation_a, activation_b, value);\n"
-            + "".join(
-                f"        if (channel + {i} < group_channels) store_y(place + {i} * pixels, value{lane(block, i)});\n" for i in range(block)
-            )
-        )
+{residuals}        value = activate(activation, activation_a, activation_b, value);
+{stores}"""
     else:
         store = f"""\
         int place = (n * out_blocks + b) * pixels + pixel;
