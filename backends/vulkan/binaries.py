@@ -38,6 +38,10 @@ class Binaries:
         """Key → SHA-256 of its GLSL."""
         return {key: digest for key, (digest, _, _) in self._places.items()}
 
+    def digest(self, key: str) -> str:
+        """Raises KeyError for a kernel that isn't there."""
+        return self._places[key][0]
+
     def spirv(self, key: str) -> bytes:
         """Raises KeyError for a kernel that isn't there."""
         _, offset, nbytes = self._places[key]

@@ -1,7 +1,8 @@
 """The functions of expressions in GLSL.
 
 Vulkan asks little of its own: sine and cosine within 2^-11, e^x within 3 + 2|x| units in the last place, arc tangents within 4,096, no
-NaN where one belongs. So here are our own, of additions, products, quotients and square roots alone, which are within 2.5 units.
+NaN where one belongs. So here are our own, of additions, products, quotients and square roots alone, which are within
+4 units where those are rounded to the nearest.
 
 Method, with the classical reductions (J.-M. Muller, Elementary Functions): e^x and 2^x by powers of two and a polynomial on half an
 octave; the logarithm by the exponent and a polynomial on [sqrt(1/2), sqrt(2)]; sine and cosine by parts of pi / 2 (Cody and Waite), from

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.gpu.program_cache import open_program_cache
 from mnnx.backends.vulkan.binaries import shipped
+from mnnx.errors import BackendError
 
 if TYPE_CHECKING:
     from mnnx.backends.vulkan.device import VulkanDevice
@@ -91,7 +92,7 @@ class Pipelines:
             where = (kernel, local, groups)
             if where not in self._made:
                 self._made[where] = self._make(kernel, local, groups)
-                name = "-".join((shipped().digests[kernel.key][:16], *map(str, local + groups)))
+                name = "-".join((shipped().digest(kernel.key)[:16], *map(str, local + groups)))
                 if name not in self._known:
                     self._known.add(name)
                     self.compiled += 1
@@ -99,6 +100,8 @@ class Pipelines:
 
     def _make(self, kernel: Kernel, local: Local, groups: Local) -> Any:
         device, api = self._device, self._device.api
+        if kernel.key not in shipped():
+            raise BackendError(f"the {kernel} isn't among those compiled ahead of time")
         code = shipped().spirv(kernel.key)
         words = api.ffi.from_buffer("uint32_t[]", code)
         info = api.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
