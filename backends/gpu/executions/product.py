@@ -18,8 +18,8 @@ from mnnx.schema.records import Row
 _SPLIT_COLUMNS, _SPLIT_DEPTH = 8, 16
 #: Up to so many rows, and from so much depth on, GPUs share the depth among work items.
 _SPLIT_ROWS, _SPLIT_FROM = 4, 64
-#: Fewer work items than this leave a GPU idle: smaller tiles make more.
-_FEW_ITEMS = 2048
+#: Fewer work groups than this leave a GPU idle: smaller tiles make more.
+_FEW_GROUPS = 32
 #: On CPUs, a computed right operand of more columns is packed for so many rows and more: rows that lie far apart are slow to read.
 _COLUMNS_IN_PLACE, _ROWS_WORTH_PACKING = 256, 16
 
@@ -170,7 +170,7 @@ def _tile(profile, rows: int, columns: int) -> tuple[int, int]:
     if rows <= 4:
         return 4, 1
     most, vectors = profile.rows, profile.vectors
-    few = not profile.is_cpu and -(-rows // most) * columns // vectors < _FEW_ITEMS
+    few = not profile.is_cpu and -(-rows // most) * columns // vectors < _FEW_GROUPS * profile.group
     return (4, 1) if few or most == 4 else (most, vectors)
 
 
