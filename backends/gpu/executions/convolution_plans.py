@@ -116,7 +116,7 @@ class Plan(ABC):
             return x
         problem, before, after = self.problem, self.problem.windows, self.windows
         found = kernel("convolution.pad", storage=problem.storage, width=problem.source)
-        size = (after.in_pixels, problem.images * problem.groups * problem.in_blocks)
+        size = (after.input[2], after.input[0] * after.input[1], problem.images * problem.groups * problem.in_blocks)
         problem.backend.commands.record(found, [x, scratch], [*before.input, *after.input, *self.before], size)
         return scratch
 

@@ -93,15 +93,15 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
 
 @kernel_factory("convolution.pad", lambda: ())
 def pad(storage: str, width: int) -> Source:
-    """x [N, in pixels] vectors in the middle of zeros → y [N, out pixels] vectors. Work items: out pixels, N."""
-    body = """\
-    int pixel = gid(0), n = gid(1);
-    if (pixel >= out_d * out_h * out_w) return;
-    int x = pixel % out_w - begin_w, y = pixel / out_w % out_h - begin_h, z = pixel / (out_w * out_h) - begin_d;
+    """x [N, in pixels] vectors in the middle of zeros → y [N, out pixels] vectors. Work items: columns, rows (of all planes), N."""
+    zero = "0.0f" if width == 1 else f"splat{width}(0.0f)"
+    body = f"""\
+    int column = gid(0), line = gid(1), n = gid(2);
+    if (column >= out_w || line >= out_d * out_h) return;
+    int x = column - begin_w, y = line % out_h - begin_h, z = line / out_h - begin_d;
     bool inside = z >= 0 && z < in_d && y >= 0 && y < in_h && x >= 0 && x < in_w;
     int place = inside ? ((n * in_d + z) * in_h + y) * in_w + x : n * in_d * in_h * in_w;
-    store_y(n * out_d * out_h * out_w + pixel, inside ? load_x(place) : SPLAT(0.0f));"""
-    body = body.replace("SPLAT(0.0f)", "0.0f" if width == 1 else f"splat{width}(0.0f)")
+    store_y((n * out_d * out_h + line) * out_w + column, inside ? load_x(place) : {zero});"""
     names = ("in", "out", "begin")
     params = ", ".join(f"int {name}_{axis}" for name in names for axis in ("d", "h", "w"))
     return Source((reads("x", storage, width), writes("y", storage, width)), params, body)
