@@ -6,18 +6,19 @@ import importlib.util
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mnnx
+from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes import run_passes
 from mnnx.converter.report import ConversionReport
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
-from mnnx.schema.model import Model
+from mnnx.schema.model import Dim, Model
 from mnnx.schema.writer import write_model
 
 if TYPE_CHECKING:
@@ -37,20 +38,24 @@ def convert(
     target: str | os.PathLike,
     *,
     level: int = 2,
+    input_shapes: Mapping[str, Sequence[Dim]] | None = None,
+    dims: Mapping[str, int] | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> ConversionReport:
     """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
 
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
-    a little. progress(stage, fraction) is called as the conversion goes on.
+    a little. input_shapes: input name → its shape, and dims: the name of a dim → its size, fix what the model leaves open; None, -1 or
+    "?" leave a dim as it is, and what isn't given keeps its name. progress(stage, fraction) is called as the conversion goes on.
 
-    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a file of another format, a
-    target that can't be written or is the source, or where memory or the package onnx is missing.
+    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, shapes that don't fit it, a file
+    of another format, a target that can't be written or is the source, or where memory or the package onnx is missing.
     """
     if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
+    fixed = FixedShapes(input_shapes, dims)
     _check_target(_path(target, "target"))
     if not hasattr(source, "SerializeToString"):
         _check_source(_path(source, "source"), Path(target))
@@ -58,20 +63,24 @@ def convert(
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     say = progress or (lambda stage, fraction: None)
     try:
-        return _convert(source, target, level, say)
+        return _convert(source, target, level, fixed, say)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
         raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
 
 
 def _convert(
-    source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, level: int, say: Callable[[str, float], None]
+    source: str | os.PathLike | onnx.ModelProto,
+    target: str | os.PathLike,
+    level: int,
+    fixed: FixedShapes,
+    say: Callable[[str, float], None],
 ) -> ConversionReport:
     from mnnx.converter.frontends.onnx.importer import import_model
 
     start = time.perf_counter()
     say("import", 0.0)
-    imported = import_model(source)
+    imported = import_model(source, fixed)
     graph = imported.graph
     before = count_ops(graph)
     say("optimize", 0.4)

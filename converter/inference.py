@@ -28,5 +28,5 @@ def infer_node(node: Node) -> tuple[Spec | None, ...]:
     for value, spec in zip(node.outputs, results, strict=False):
         if value is not None and spec is not None:
             value.dtype = value.dtype if value.dtype is not None else spec.dtype
-            value.shape = spec.shape if value.shape is None or None in value.shape else value.shape
+            value.shape = value.shape if value.shape is not None and all(isinstance(d, int) for d in value.shape) else spec.shape
     return results

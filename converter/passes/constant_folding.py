@@ -12,7 +12,7 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.inference import infer_node
+from mnnx.converter.inference import infer_node, spec_of
 from mnnx.converter.passes.base import Pass, is_pure
 from mnnx.errors import ConversionError
 from mnnx.interpreter.faults import text_length
@@ -35,7 +35,7 @@ class ConstantFolding(Pass):
             if values is None:
                 kept.append(node)
                 if isinstance(node.op, If | Loop | Scan):
-                    _hand_down_constants(node)
+                    _hand_down(node)
                 continue
             node.detach()
             for output, array in zip(node.outputs, values, strict=False):
@@ -78,10 +78,14 @@ class ConstantFolding(Pass):
         return made <= max(FREE_BYTES, sum(given.values()))
 
 
-def _hand_down_constants(node: Node) -> None:
-    """Lets the subgraphs of a node have the constants that they capture as their own; dead code then drops the captures."""
+def _hand_down(node: Node) -> None:
+    """Lets the subgraphs of a node know what is known of their captures; constants become their own, and dead code drops the captures."""
     for body in (getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)):
         captures = node.inputs[node.op.own_inputs :]
         for value, given in zip(captures, body.inputs[len(body.inputs) - len(captures) :], strict=True):
-            if value is not None and value.constant is not None and not body.is_output(given):
+            if value is None:
+                continue
+            if value.constant is not None and not body.is_output(given):
                 body.replace_value(given, Value(given.name, constant=value.constant))
+            elif spec_of(value) is not None:
+                given.dtype, given.shape = value.dtype, value.shape
