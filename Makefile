@@ -41,8 +41,9 @@ format: $(VENV)/installed-dev
 schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.fbs
 	$(BIN)/python -m mnnx.schema.generate
 
-docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md
+docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md, and the table of passes in docs/converter.md
 	$(BIN)/mnnx ops --markdown > docs/operators.md
+	$(BIN)/python -m mnnx.converter.passes.documentation
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark

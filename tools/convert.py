@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -46,6 +47,17 @@ def _dim(text: str) -> int | str | None:
     return int(text) if text.isdecimal() else text
 
 
+def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from mnnx.converter.passes import list_passes
+        from mnnx.tools.tables import print_table
+
+        print_table(
+            "passes, in their order", ["name", ">level", "what it does"], [[p.name, p.level, p.description()] for p in list_passes()]
+        )
+        context.exit()
+
+
 @click.command("convert", cls=Command)
 @click.argument("source")
 @click.argument("target")
@@ -59,6 +71,10 @@ def _dim(text: str) -> int | str | None:
     help="Fix the shape of an input; ? leaves a dim open. What follows from it is computed now.",
 )
 @DIM
+@click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
+@click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
+@click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
+@click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List the passes, and leave.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -68,6 +84,9 @@ def command(
     level: int,
     input_shapes: dict[str, tuple[int | str | None, ...]],
     sizes: list[tuple[str, int]],
+    disable_passes: tuple[str, ...],
+    dump_passes: str | None,
+    explain: str | None,
     verbose: bool,
     quiet: bool,
     as_json: bool,
@@ -83,13 +102,16 @@ def command(
     import mnnx
     from mnnx.tools.tables import print_json
 
+    passes = {"disable_passes": disable_passes, "dump_passes": dump_passes, "explain": explain}
     with progress(quiet or as_json) as say:
-        report = mnnx.convert(source, target, level=level, input_shapes=input_shapes, dims=dict(sizes), progress=say)
+        report = mnnx.convert(source, target, level=level, input_shapes=input_shapes, dims=dict(sizes), **passes, progress=say)
     if as_json:
         print_json(as_dict(report))
     elif not quiet:
         if verbose and (details := report.details()):
             click.echo(details)
+        if explain is not None:
+            click.echo(report.explanation())
         click.echo(str(report))
 
 
@@ -122,4 +144,5 @@ def as_dict(report: ConversionReport) -> dict[str, Any]:
         "source_bytes": report.source_bytes,
         "target_bytes": report.target_bytes,
         "seconds": report.seconds,
+        "explanations": [asdict(one) for one in report.explanations],
     }

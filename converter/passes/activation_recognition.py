@@ -48,6 +48,7 @@ def _relu6_of_plus_3(value: Value | None) -> Value | None:
 
 class RecognizeHardSigmoid(Rule):
     name = "HardSigmoid"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if _relu6_of_plus_3(_scaled(node, 1 / 6)) is not None else "not clip(x + 3, 0, 6) / 6"
@@ -59,6 +60,7 @@ class RecognizeHardSigmoid(Rule):
 
 class RecognizeHardSwish(Rule):
     name = "HardSwish"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._argument(node) is not None else "not x * clip(x + 3, 0, 6) / 6"
@@ -83,6 +85,7 @@ class RecognizeHardSwish(Rule):
 
 class RecognizeSwish(Rule):
     name = "Swish"
+    ops = (Mul,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._argument(node) is not None else "not x * sigmoid(x)"
@@ -91,11 +94,10 @@ class RecognizeSwish(Rule):
         substitute(graph, node, Node(Swish(), [self._argument(node)], node.outputs, node.name))
 
     def _argument(self, node: Node) -> Value | None:
-        if isinstance(node.op, Mul):
-            for value in node.inputs:
-                gate, x = made_by(value, Sigmoid), other_input(node, value)
-                if gate is not None and gate.inputs[0] is x and x is not value:
-                    return x
+        for value in node.inputs:
+            gate, x = made_by(value, Sigmoid), other_input(node, value)
+            if gate is not None and gate.inputs[0] is x and x is not value:
+                return x
         return None
 
 
@@ -103,6 +105,7 @@ class RecognizeGelu(Rule):
     """Starts from the last product of x, 1/2 and 1 + erf(…)."""
 
     name = "Gelu"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._find(node) is not None else "not x / 2 * (1 + erf(x / √2))"
@@ -112,8 +115,6 @@ class RecognizeGelu(Rule):
         substitute(graph, node, Node(Gelu(approximate=approximate), [x], node.outputs, node.name))
 
     def _find(self, node: Node) -> tuple[Value, str] | None:
-        if not isinstance(node.op, (Mul, Div)):
-            return None
         factors, number = _factors(node)
         if len(factors) != 2 or abs(number - 0.5) > 1e-6:
             return None
@@ -168,6 +169,8 @@ def _is_cubic(value: Value, x: Value) -> bool:
 
 
 class ActivationRecognition(RulePass):
+    """Makes HardSigmoid, HardSwish, Swish and Gelu of the smaller ops in which exporters write them."""
+
     name = "activation-recognition"
     level = 2
     rules = (RecognizeHardSigmoid(), RecognizeHardSwish(), RecognizeSwish(), RecognizeGelu())

@@ -7,6 +7,7 @@ become its own, to be folded there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -26,13 +27,15 @@ FREE_BYTES = 4096
 
 
 class ConstantFolding(Pass):
+    """Computes nodes on constants, and what follows from fixed shapes, with the executions that would run them."""
+
     name = "constant-folding"
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         kept = []
         for node in graph.nodes:
             values = self._fold(node, infer_node(node), graph)
-            if values is None:
+            if isinstance(values, str):
                 kept.append(node)
                 if isinstance(node.op, If | Loop | Scan):
                     _hand_down(node)
@@ -44,27 +47,37 @@ class ConstantFolding(Pass):
             counts[node.op.name] += 1
         graph.nodes = kept
 
-    def _fold(self, node: Node, results: tuple[Spec | None, ...], graph: Graph) -> list[np.ndarray] | None:
-        """The arrays of a node's outputs, of which `results` are the Specs, as far as they are known; None where the node stays."""
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        found = self._fold(node, infer_node(node), graph)
+        if isinstance(found, str):
+            yield "folding", found
+
+    def _fold(self, node: Node, results: tuple[Spec | None, ...], graph: Graph) -> list[np.ndarray | None] | str:
+        """The arrays of a node's outputs, of which `results` are the Specs, as far as they are known; or why the node stays."""
         if not is_pure(node.op):
-            return None
+            return "it is random, or control flow"
         if any(output is not None and graph.is_output(output) for output in node.outputs):
-            return None  # an output of the graph is always made by a node
+            return "its result is an output of the graph, which a node has to make"
         if results and all(r is not None and r.value is not None for r in results[: len(node.outputs)]):
             return [r.value for r in results]
         inputs = [None if v is None else v.constant for v in node.inputs]
-        if any(array is None and v is not None for array, v in zip(inputs, node.inputs, strict=True)):
-            return None
-        if isinstance(node.op, DequantizeLinear) or (results and not self._worth(inputs, results)) or not host.supports(node.op):
-            return None
+        if computed := [repr(v.name) for v in node.inputs if v is not None and v.constant is None]:
+            return f"{', '.join(computed)} {'is' if len(computed) == 1 else 'are'} computed"
+        if isinstance(node.op, DequantizeLinear):
+            return "integers take less memory than what they stand for"
+        if results and not self._worth(inputs, results):
+            return "the result would be larger than the constants that it is made of"
+        if not host.supports(node.op):
+            return "the host has no execution for it"
         try:
             with np.errstate(all="ignore"):
                 values = list(host.run(node.op, inputs))
         except Exception as error:  # whatever Python and NumPy know
             raise ConversionError(f"node {node.name!r} ({node.op.name}) fails on its constant inputs: {error}") from error
         if not all(isinstance(v, np.ndarray) or v is None for v in values):
-            return None
-        return None if any(v is not None and v.dtype == dtypes.STRING and self._grows(v, inputs) for v in values) else values
+            return "its result is no tensor"
+        grows = any(v is not None and v.dtype == dtypes.STRING and self._grows(v, inputs) for v in values)
+        return "the strings would be longer than those that they are made of" if grows else values
 
     def _grows(self, text: np.ndarray, inputs: list[np.ndarray | None]) -> bool:
         """`_worth` for strings, whose size no Spec says."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Pass
@@ -11,6 +12,8 @@ from mnnx.schema.ops.shape import Identity, Transpose
 
 
 class IdentityElimination(Pass):
+    """Removes Identity, Dropout, Cast to the dtype at hand and Transpose that moves nothing."""
+
     name = "identity-elimination"
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
@@ -21,6 +24,12 @@ class IdentityElimination(Pass):
             else:
                 kept.append(node)
         graph.nodes = kept
+
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        if not isinstance(node.op, Identity | Cast | Transpose):
+            return
+        gives_back = _gives_back_its_input(node)
+        yield "removal", "an output of the graph has to keep its name" if gives_back else "it isn't known to give back its input"
 
     def _bypass(self, node: Node, graph: Graph) -> bool:
         """Takes the node out; False where it has to stay so that a graph output keeps its name."""

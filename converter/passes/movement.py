@@ -11,9 +11,10 @@ class MergeTransposes(Rule):
     """Transpose(p) then Transpose(q) is Transpose(p[q])."""
 
     name = "Transpose of Transpose"
+    ops = (Transpose,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        first = made_by(node.inputs[0], Transpose) if isinstance(node.op, Transpose) else None
+        first = made_by(node.inputs[0], Transpose)
         return None if first is not None and first.op.perm and node.op.perm else "not two Transposes with permutations"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
@@ -27,9 +28,10 @@ class MergeReshapes(Rule):
     """What is reshaped again in full needs no shape before that."""
 
     name = "Reshape of Reshape"
+    ops = (Reshape,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, Reshape) or made_by(node.inputs[0], Reshape, Flatten, Squeeze, Unsqueeze) is None:
+        if made_by(node.inputs[0], Reshape, Flatten, Squeeze, Unsqueeze) is None:
             return "not a Reshape of a Reshape"
         shape = node.inputs[1].constant
         if shape is None or (not node.op.allowzero and 0 in shape):
@@ -41,6 +43,8 @@ class MergeReshapes(Rule):
 
 
 class MovementSimplification(RulePass):
+    """Makes one Transpose of two, or none, and leaves out a Reshape before another."""
+
     name = "movement"
     level = 2
     rules = (MergeTransposes(), MergeReshapes())

@@ -202,3 +202,18 @@ def test_a_shape_that_cant_be_understood_is_a_usage_error(text: str, mnnx_comman
 def test_a_shape_that_doesnt_fit_is_an_error(mnnx_command, classifier: Path) -> None:
     result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--input-shape", "picture:1x3x8x8")
     assert (result.exit_code, "its inputs are 'image' [N, 3, H, W]" in result.stderr) == (1, True)
+
+
+def test_passes_are_listed(mnnx_command) -> None:
+    result = mnnx_command("convert", "--list-passes")
+    assert result.exit_code == 0
+    assert "epilogue-fusion" in result.stdout
+
+
+def test_a_pass_is_disabled_dumped_and_explained(mnnx_command, classifier: Path) -> None:
+    options = ("--disable-pass", "epilogue-fusion", "--dump-pass", classifier.parent / "dump", "--explain", "active")
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), *options)
+    assert "epilogue-fusion:\n  it doesn't run: it is disabled" in result.stdout
+    assert "ops      5 → 5" in result.stdout
+    assert "features" in (classifier.parent / "dump" / "00-import.txt").read_text()
+    assert mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--disable-pass", "fusion").exit_code == 1
