@@ -7,7 +7,7 @@ WORKERS ?= 2
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint format schema docs bench arm64 wheel clean
+.PHONY: demo test test-slow lint format schema docs bench op-counts conversion-cost arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -47,6 +47,12 @@ docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md, and the table of 
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark
+
+op-counts: $(VENV)/installed-dev  ## Ops that conversion leaves of MODELS="a.onnx …", beside onnxruntime's extended level
+	$(BIN)/python -m tests.op_counts $(MODELS)
+
+conversion-cost: $(VENV)/installed-dev  ## Time and memory of the conversion of MODELS="a.onnx …"
+	$(BIN)/python -m tests.conversion_cost $(MODELS)
 
 arm64: $(VENV)/installed-dev  ## Runs networks on emulated Arm boards (and an old x86), with kernels compiled here; see tests/emulated.py
 	$(BIN)/python -m tests.emulated build/arm64

@@ -21,22 +21,33 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.attention_recognition import AttentionRecognition
     from mnnx.converter.passes.common_subexpressions import CommonSubexpressions
     from mnnx.converter.passes.constant_folding import ConstantFolding
+    from mnnx.converter.passes.constant_sharing import ConstantSharing
     from mnnx.converter.passes.dead_code import DeadCode
     from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
+    from mnnx.converter.passes.known_branches import KnownBranches
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
     from mnnx.converter.passes.loop_states import LoopStates
     from mnnx.converter.passes.movement import MovementSimplification
+    from mnnx.converter.passes.neutral_operands import NeutralOperands
     from mnnx.converter.passes.pad_folding import PadFolding
     from mnnx.converter.passes.quantized import QuantizedRecognition
     from mnnx.converter.passes.quantized_epilogue import QuantizedEpilogue
     from mnnx.converter.passes.reciprocals import Reciprocals
+    from mnnx.converter.passes.shape_arithmetic import ShapeArithmetic
 
     return [
         DeadCode(),
         IdentityElimination(),
         LoopStates(),
+        ShapeArithmetic(),
         ConstantFolding(),
+        KnownBranches(),
+        ShapeArithmetic(),
+        ConstantFolding(),
+        NeutralOperands(),
+        IdentityElimination(),
+        ConstantSharing(),
         CommonSubexpressions(),
         DeadCode(),
         ActivationRecognition(),
@@ -48,6 +59,7 @@ def all_passes() -> list[Pass]:
         PadFolding(),
         AffineFolding(),
         MovementSimplification(),
+        ConstantFolding(),
         IdentityElimination(),
         DeadCode(),
         AttentionRecognition(),

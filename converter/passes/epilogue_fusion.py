@@ -10,7 +10,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
-from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
+from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Tanh
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
@@ -19,7 +19,7 @@ from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
 #: What `activation_of` has names for.
-ACTIVATIONS = (Relu, HardSwish, Sigmoid, Tanh, LeakyRelu, Swish, HardSigmoid, Gelu, Clip)
+ACTIVATIONS = (Relu, HardSwish, Sigmoid, Tanh, Mish, Elu, LeakyRelu, Swish, HardSigmoid, Gelu, Clip)
 
 
 def vector(bias: Value) -> Value:
@@ -46,9 +46,9 @@ def _floats(value: Value | None) -> bool:
 def activation_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
     """How a fused op names the activation that `node`, one of ACTIVATIONS, is; None where its parameters are computed."""
     match node.op:
-        case Relu() | HardSwish() | Sigmoid() | Tanh():
+        case Relu() | HardSwish() | Sigmoid() | Tanh() | Mish():
             return node.op.name, ()
-        case LeakyRelu(alpha=alpha) | Swish(alpha=alpha):
+        case LeakyRelu(alpha=alpha) | Elu(alpha=alpha) | Swish(alpha=alpha):
             return node.op.name, (alpha,)
         case HardSigmoid(alpha=alpha, beta=beta):
             return "HardSigmoid", (alpha, beta)
