@@ -119,7 +119,12 @@ class ReshapeByOwnDims(Rule):
         numbers = [item for item in found.items if isinstance(item, int)]
         if node.op.allowzero and 0 in numbers:
             return None
-        if len(unknown) == 1 and all(number > 0 for number in numbers) and len(numbers) == len(shape) - 1:
+        if (
+            len(unknown) == 1
+            and isinstance(shape[unknown[0]], DimOf)
+            and all(number > 0 for number in numbers)
+            and len(numbers) == len(shape) - 1
+        ):
             shape[unknown[0]] = -1  # what remains is exact where no other dim can be 0
         elif unknown:
             return None

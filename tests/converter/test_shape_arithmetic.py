@@ -80,6 +80,11 @@ MODELS = {
           y = Reshape<allowzero = 1>(x, t) }""",
         {"Shape": 2, "Concat": 1, "Reshape": 1},
     ),
+    "a shape that is fed isn't taken for what remains": (
+        """agraph (float[N, 4, L] x, int64[1] s) => (float[A] y)
+        { y = Reshape(x, s) }""",
+        {"Reshape": 1},
+    ),
     "a Slice of an open dim leaves it open": (
         """agraph (float[N, 4, L] x) => (float[P, 4, L] y)
         <int64[1] zero = {0}, int64[1] two = {2}>
@@ -119,10 +124,12 @@ def test_every_level_gives_the_reference_result_for_every_size(name: str, level:
     for n, length in ((1, 2), (3, 5), (1, 1), (2, 0)):
         shape = [d.dim_value or {"N": n, "L": length}[d.dim_param] for d in dims]
         x = np.random.default_rng(n).standard_normal(shape).astype(np.float32)
-        if 0 in shape and name == "own dims are copied":
-            continue  # what remains can't be told
-        wanted = ReferenceEvaluator(model).run(None, {"x": x})
-        for got, array in zip(session.run({"x": x}).values(), wanted, strict=True):
+        if 0 in shape and name.startswith(("own dims", "a shape that is fed")):
+            continue  # what remains can't be told, and 0 copies a dim
+        feed = {"x": x, "s": np.array([x.size])}
+        feed = {info.name: feed[info.name] for info in model.graph.input}
+        wanted = ReferenceEvaluator(model).run(None, feed)
+        for got, array in zip(session.run(feed).values(), wanted, strict=True):
             np.testing.assert_allclose(got, array, rtol=1e-5, atol=1e-6)
 
 
@@ -154,3 +161,9 @@ def test_ranks_are_known_behind_a_computed_shape(tmp_path: Path) -> None:
     x = np.random.default_rng(1).standard_normal((2, 4, 3, 5)).astype(np.float32)
     got = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session().run({"x": x})["y"]
     np.testing.assert_allclose(got, ReferenceEvaluator(model).run(None, {"x": x})[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_shape_that_is_fed_is_still_checked(session_of) -> None:
+    session = session_of(_model("a shape that is fed isn't taken for what remains"))
+    with pytest.raises(mnnx.MnnxError, match="can't be reshaped"):
+        session.run({"x": np.zeros((1, 4, 2), np.float32), "s": np.array([3])})
