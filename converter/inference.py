@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Node, Value
 from mnnx.errors import ConversionError
+from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
@@ -89,7 +90,7 @@ def _infer_by_names(node: Node) -> None:
     (first, one), (second, two) = answers
     by_sizes = {(first[symbol], second[symbol]): symbol for symbol in symbols}
     for value, a, b in zip(node.outputs, one, two, strict=False):
-        if value is not None and value.shape is None and a is not None and b is not None and a.rank == b.rank:
+        if value is not None and value.shape is None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
             value.dtype = value.dtype if value.dtype is not None else a.dtype
             names = [f"{value.name}.{place}" for place in range(a.rank)]
             pairs = zip(names, zip(a.shape, b.shape, strict=True), strict=True)

@@ -14,6 +14,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
 from mnnx.converter.passes.shape_values import DimOf, elements
+from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.cast import Cast
@@ -152,7 +153,7 @@ class ExpandToOwnDims(Rule):
 def _learn_dims(node: Node) -> None:
     """Gives a Reshape's result the dims that are known of a computed shape."""
     x, found, result = node.inputs[0], elements(node.inputs[1]) if len(node.inputs) > 1 else None, node.outputs[0]
-    if x is None or found is None or found.is_scalar:
+    if x is None or found is None or found.is_scalar or len(found.items) > MAX_RANK:
         return
     dims: list[Dim] = []
     for place, item in enumerate(found.items):
