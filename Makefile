@@ -8,7 +8,7 @@ GPU_RUNTIMES := pocl-opencl-icd mesa-vulkan-drivers libvulkan1 vulkan-validation
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint format schema spirv docs bench arm64 wheel clean
+.PHONY: demo test test-slow lint format schema spirv docs bench op-counts conversion-cost arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -55,11 +55,18 @@ schema: $(VENV)/installed-dev  ## Regenerates schema/generated from schema/mnnx.
 spirv: $(VENV)/installed-dev  ## Compiles the Vulkan kernels whose sources changed (Debian: apt-get install glslang-tools spirv-tools)
 	$(BIN)/python -m mnnx.backends.vulkan.compile
 
-docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md
+docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md, and the table of passes in docs/converter.md
 	$(BIN)/mnnx ops --markdown > docs/operators.md
+	$(BIN)/python -m mnnx.converter.passes.documentation
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark
+
+op-counts: $(VENV)/installed-dev  ## Ops that conversion leaves of MODELS="a.onnx …", beside onnxruntime's extended level
+	$(BIN)/python -m tests.op_counts $(MODELS)
+
+conversion-cost: $(VENV)/installed-dev  ## Time and memory of the conversion of MODELS="a.onnx …"
+	$(BIN)/python -m tests.conversion_cost $(MODELS)
 
 arm64: $(VENV)/installed-dev  ## Runs networks on emulated Arm boards (and an old x86), with kernels compiled here; see tests/emulated.py
 	$(BIN)/python -m tests.emulated build/arm64

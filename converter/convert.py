@@ -6,18 +6,22 @@ import importlib.util
 import os
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mnnx
+from mnnx.converter.dump import PassDump
+from mnnx.converter.explain import Explainer
+from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.graph import Graph
-from mnnx.converter.passes import run_passes
+from mnnx.converter.passes import check_names, run_passes
 from mnnx.converter.report import ConversionReport
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
-from mnnx.schema.model import Model
+from mnnx.schema.model import Dim, Model
 from mnnx.schema.writer import write_model
 
 if TYPE_CHECKING:
@@ -37,20 +41,31 @@ def convert(
     target: str | os.PathLike,
     *,
     level: int = 2,
+    input_shapes: Mapping[str, Sequence[Dim]] | None = None,
+    dims: Mapping[str, int] | None = None,
+    disable_passes: Iterable[str] = (),
+    dump_passes: str | os.PathLike | None = None,
+    explain: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> ConversionReport:
     """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
 
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
-    a little. progress(stage, fraction) is called as the conversion goes on.
+    a little. input_shapes: input name → its shape, and dims: the name of a dim → its size, fix what the model leaves open; None, -1 or
+    "?" leave a dim as it is, and what isn't given keeps its name. progress(stage, fraction) is called as the conversion goes on.
 
-    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a file of another format, a
-    target that can't be written or is the source, or where memory or the package onnx is missing.
+    For finding faults: disable_passes: names of passes that don't run. dump_passes: a folder, made where there is none, for the graph as
+    text as it is imported and after each pass. explain: the name of a node or of its result, or an op type; the report's `explanations`
+    then say for each pass what it did there, or why nothing.
+
+    Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, shapes that don't fit it, an
+    unknown pass, a file of another format, a target that can't be written or is the source, or where memory or the package onnx is missing.
     """
     if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
+    options = _Options(level, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
     _check_target(_path(target, "target"))
     if not hasattr(source, "SerializeToString"):
         _check_source(_path(source, "source"), Path(target))
@@ -58,24 +73,41 @@ def convert(
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     say = progress or (lambda stage, fraction: None)
     try:
-        return _convert(source, target, level, say)
+        return _convert(source, target, options, say)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
         raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
 
 
+@dataclass(frozen=True)
+class _Options:
+    """How to convert, checked."""
+
+    level: int
+    fixed: FixedShapes
+    disabled: frozenset[str]
+    dump_passes: str | os.PathLike | None
+    explain: str | None
+
+
 def _convert(
-    source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, level: int, say: Callable[[str, float], None]
+    source: str | os.PathLike | onnx.ModelProto,
+    target: str | os.PathLike,
+    options: _Options,
+    say: Callable[[str, float], None],
 ) -> ConversionReport:
     from mnnx.converter.frontends.onnx.importer import import_model
 
     start = time.perf_counter()
     say("import", 0.0)
-    imported = import_model(source)
+    imported = import_model(source, options.fixed)
     graph = imported.graph
     before = count_ops(graph)
     say("optimize", 0.4)
-    passes, removed = run_passes(graph, level)
+    explainer = None if options.explain is None else Explainer(options.explain, graph)
+    dump = None if options.dump_passes is None else PassDump(options.dump_passes, graph)
+    watchers = [watcher for watcher in (explainer, dump) if watcher is not None]
+    passes, removed = run_passes(graph, options.level, options.disabled, watchers)
     say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)
@@ -86,7 +118,7 @@ def _convert(
     return ConversionReport(
         source=_name(source),
         target=os.fspath(target),
-        level=level,
+        level=options.level,
         ops_before=before,
         ops_after=count_ops(graph),
         passes=passes,
@@ -94,6 +126,7 @@ def _convert(
         source_bytes=_size(source),
         target_bytes=_size(target),
         seconds=time.perf_counter() - start,
+        explanations=[] if explainer is None else explainer.explanations,
     )
 
 

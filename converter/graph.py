@@ -133,3 +133,20 @@ class Graph:
                 if isinstance(graph, Graph):
                     yield graph
                     yield from graph.subgraphs()
+
+
+def unique_names(graph: Graph) -> dict[int, str]:
+    """A name for each value of a graph, by its id: its own, with a number behind it where another value has that."""
+    names: dict[int, str] = {}
+    taken: set[str] = set()
+    uses: dict[str, int] = {}
+    for value in [*graph.inputs, *graph.outputs, *graph.values()]:  # a caller's names come first
+        if id(value) in names:
+            continue
+        name = value.name
+        while name in taken:
+            uses[value.name] = uses.get(value.name, 1) + 1
+            name = f"{value.name}_{uses[value.name]}"
+        taken.add(name)
+        names[id(value)] = name
+    return names

@@ -1,10 +1,40 @@
-"""Shapes and dtypes in the converter: an op whose inputs are fully known is inferred exactly; elsewhere ONNX's own hints stand."""
+"""Shapes and dtypes in the converter: exact where the inputs are fully known, by the names of dims elsewhere; ONNX's hints stand.
+
+Where dims have names, an op's own rule is asked twice, with different sizes in the place of the names. What comes out as the size of a
+name both times is the dim of that name; what is the same both times is that size; anything else gets a name of its own. That holds for
+ops whose result's dims are dims of their inputs, products, quotients and sums of them. A Slice compares sizes: where it cuts an open dim,
+nothing is known of the result's.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from mnnx.backends import elementwise
 from mnnx.converter.graph import Node, Value
 from mnnx.errors import ConversionError
+from mnnx.schema.layout import MAX_RANK
+from mnnx.schema.model import Dim
+from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.indexing import Gather
+from mnnx.schema.ops.matmul import Gemm, MatMul
+from mnnx.schema.ops.normalization import BatchNormalization, InstanceNormalization, LayerNormalization
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mnnx.schema.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.slicing import Pad, Slice
+
+#: Ops that may be asked with sizes in the place of names, beside elementwise ones.
+_ASKED = (
+    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, Flatten, Gather, Gemm, GlobalAveragePool, GlobalMaxPool, Identity),
+    *(InstanceNormalization, LayerNormalization, LogSoftmax, MatMul, MaxPool, Pad, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape),
+    *(Shape, Slice, Softmax, Split, Squeeze, Transpose, Unsqueeze),
+)
+#: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
+_COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13
+_FIRST_PRIMES = (1_000_003, 2_000_003)
 
 
 def spec_of(value: Value) -> Spec | None:
@@ -18,15 +48,68 @@ def infer_node(node: Node) -> tuple[Spec | None, ...]:
     """The Specs of a node's outputs, which take over what they don't know yet; () where the inputs aren't known well enough."""
     specs = [None if value is None else spec_of(value) for value in node.inputs]
     if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
+        _infer_by_names(node)
         return ()
+    results = _results(node, specs)
+    for value, spec in zip(node.outputs, results, strict=False):
+        if value is not None and spec is not None:
+            value.dtype = value.dtype if value.dtype is not None else spec.dtype
+            value.shape = value.shape if value.shape is not None and all(isinstance(d, int) for d in value.shape) else spec.shape
+    return results
+
+
+def _results(node: Node, specs: list[Spec | None]) -> tuple[Spec | None, ...]:
     try:
-        results = node.op.infer_all(*specs)
+        return node.op.infer_all(*specs)
     except (DataDependent, RuleError):
         return ()  # a rule that is broken is reported where the node runs, with the shapes of that run
     except Exception as error:  # more or fewer inputs than the op has, attributes that fit no input
         raise ConversionError(f"node {node.name!r} ({node.op.name}) is broken: {error or type(error).__name__}") from error
-    for value, spec in zip(node.outputs, results, strict=False):
-        if value is not None and spec is not None:
-            value.dtype = value.dtype if value.dtype is not None else spec.dtype
-            value.shape = spec.shape if value.shape is None or None in value.shape else value.shape
-    return results
+
+
+def _infer_by_names(node: Node) -> None:
+    """Gives outputs of unknown rank a shape, where the inputs' ranks are known."""
+    if not any(v is not None and v.kind == "tensor" and v.shape is None for v in node.outputs):
+        return
+    if not isinstance(node.op, _ASKED) and type(node.op) not in elementwise.TABLE:
+        return
+    if isinstance(node.op, Squeeze) and len(node.inputs) == 1:  # whether a dim is 1 is a comparison, too
+        return
+    if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
+        return
+    symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
+    answers = []
+    for start in _FIRST_PRIMES:
+        sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
+        specs = [
+            v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[s] for d, s in zip(v.shape, _named(v), strict=True)), v.constant)
+            for v in node.inputs
+        ]
+        answers.append((sizes, _results(node, specs)))
+    cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
+    (first, one), (second, two) = answers
+    by_sizes = {(first[symbol], second[symbol]): symbol for symbol in symbols}
+    for value, a, b in zip(node.outputs, one, two, strict=False):
+        if value is not None and value.shape is None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
+            value.dtype = value.dtype if value.dtype is not None else a.dtype
+            names = [f"{value.name}.{place}" for place in range(a.rank)]
+            pairs = zip(names, zip(a.shape, b.shape, strict=True), strict=True)
+            found = [sizes[0] if sizes[0] == sizes[1] else by_sizes.get(sizes, name) for name, sizes in pairs]
+            value.shape = tuple(name if place in cut else dim for place, (name, dim) in enumerate(zip(names, found, strict=True)))
+
+
+def _cut_dims(node: Node) -> set[int]:
+    """The open dims along which a Slice cuts, as places; it has all axes where they are computed."""
+    x, axes = node.inputs[0], node.inputs[3] if len(node.inputs) > 3 else None
+    constant = None if axes is None else axes.constant
+    places = range(x.rank) if constant is None else [int(axis) % max(1, x.rank) for axis in constant.reshape(-1)]
+    return {place for place in places if not isinstance(x.shape[place], int)}
+
+
+def _named(value: Value) -> list[Dim]:
+    """A value's dims, those without a name called by their place in it."""
+    return [f"{value.name}.{place}" if dim is None else dim for place, dim in enumerate(value.shape)]
+
+
+def _symbols(value: Value) -> Iterator[str]:
+    yield from (dim for dim in _named(value) if isinstance(dim, str))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mnnx.schema.model import Dim, dims_text
 from mnnx.schema.text import size
@@ -23,6 +23,17 @@ class PassResult:
 
 
 @dataclass(frozen=True)
+class Explanation:
+    """What a pass did at a node, or why one of its rules (or the pass, where it has none) did nothing."""
+
+    by_pass: str
+    node: str
+    op: str
+    rule: str  # empty where it isn't about one
+    reason: str
+
+
+@dataclass(frozen=True)
 class ConversionReport:
     """Returned by `convert`; prints as a table. Op counts include those of subgraphs."""
 
@@ -36,6 +47,7 @@ class ConversionReport:
     source_bytes: int
     target_bytes: int
     seconds: float
+    explanations: list[Explanation] = field(default_factory=list)  # of the node that `explain` asks for, in the order of the passes
 
     def __str__(self) -> str:
         dynamic = [f"{name} {dims_text(dims)}" for name, dims in self.dynamic_dims.items()] or ["nothing: every input shape is fixed"]
@@ -58,4 +70,14 @@ class ConversionReport:
         for result in (p for p in self.passes if p.total):
             lines.append(f"{result.name}: {result.total} in {result.seconds * 1e3:.0f} ms")
             lines += [f"  {count:5d}  {what}" for what, count in sorted(result.counts.items())]
+        return "\n".join(lines)
+
+    def explanation(self) -> str:
+        """The explanations, one line each."""
+        lines, heading = [], None
+        for one in self.explanations:
+            if (one.by_pass, one.node) != heading:
+                heading = one.by_pass, one.node
+                lines.append(f"{one.by_pass}, at {one.op} {one.node!r}:" if one.node else f"{one.by_pass}:")
+            lines.append(f"  {one.rule}: {one.reason}" if one.rule else f"  {one.reason}")
         return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from mnnx.converter.graph import Graph, Value
+from mnnx.converter.graph import Graph, Value, unique_names
 from mnnx.schema import model as schema
 from mnnx.schema.ops.base import Op
 
@@ -21,11 +21,7 @@ def _lower(graph: Graph, graphs: list[schema.Graph]) -> schema.Graph:
     graphs.append(None)  # keeps the place: the main graph stands first
     indices: dict[int, int] = {}
     values: list[schema.Value] = []
-    taken: set[str] = set()
-    names: dict[int, str] = {}
-    for value in [*graph.inputs, *graph.outputs, *graph.values()]:  # a caller's names come first
-        if id(value) not in names:
-            names[id(value)] = _unique(value.name, taken)
+    names = unique_names(graph)
     for value in graph.values():
         indices[id(value)] = len(values)
         values.append(schema.Value(names[id(value)], value.dtype, value.shape, value.kind, _contiguous(value)))
@@ -48,12 +44,3 @@ def _lower_op(op: Op, graphs: list[schema.Graph]) -> Op:
 
 def _contiguous(value: Value) -> np.ndarray | None:
     return None if value.constant is None else np.ascontiguousarray(value.constant).reshape(value.constant.shape)
-
-
-def _unique(name: str, names: set[str]) -> str:
-    candidate, count = name, 1
-    while candidate in names:
-        count += 1
-        candidate = f"{name}_{count}"
-    names.add(candidate)
-    return candidate

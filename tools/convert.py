@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from mnnx.tools.feeds import DIM
 from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
@@ -25,14 +27,70 @@ _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", "
 _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "writing the file", "done": "done"}
 
 
+def _input_shapes(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> dict[str, tuple[int | str | None, ...]]:
+    """Input name → shape, of texts that have one or more NAME:1x3x?x? with commas between them. A name may have colons."""
+    shapes: dict[str, tuple[int | str | None, ...]] = {}
+    for text in (part for given in texts for part in given.split(",")):
+        name, found, sizes = text.rpartition(":")
+        dims = tuple(_dim(size) for size in sizes.split("x")) if sizes else ()
+        if not name or not found or "" in dims:
+            raise click.BadParameter(f"{text!r} isn't NAME:1x3x224x224, with ? for what stays open (NAME: for a scalar)")
+        if shapes.setdefault(name, dims) != dims:
+            raise click.BadParameter(f"{name!r} has two shapes")
+    return shapes
+
+
+def _dim(text: str) -> int | str | None:
+    text = text.strip()
+    if text in ("?", "-1"):
+        return None
+    return int(text) if text.isdecimal() else text
+
+
+def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from mnnx.converter.passes import list_passes
+        from mnnx.tools.tables import print_table
+
+        print_table(
+            "passes, in their order", ["name", ">level", "what it does"], [[p.name, p.level, p.description()] for p in list_passes()]
+        )
+        context.exit()
+
+
 @click.command("convert", cls=Command)
 @click.argument("source")
 @click.argument("target")
 @LEVEL
+@click.option(
+    "--input-shape",
+    "input_shapes",
+    multiple=True,
+    callback=_input_shapes,
+    metavar="NAME:1x3x224x224",
+    help="Fix the shape of an input; ? leaves a dim open. What follows from it is computed now.",
+)
+@DIM
+@click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
+@click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
+@click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
+@click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List the passes, and leave.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as_json: bool) -> None:
+def command(
+    source: str,
+    target: str,
+    level: int,
+    input_shapes: dict[str, tuple[int | str | None, ...]],
+    sizes: list[tuple[str, int]],
+    disable_passes: tuple[str, ...],
+    dump_passes: str | None,
+    explain: str | None,
+    verbose: bool,
+    quiet: bool,
+    as_json: bool,
+) -> None:
     """Convert the ONNX model SOURCE into the file TARGET (.mnnx), which replaces one of that name whole or not at all.
 
     This `convert` is mnnx's. ImageMagick has a command of the same name.
@@ -44,13 +102,16 @@ def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as
     import mnnx
     from mnnx.tools.tables import print_json
 
+    passes = {"disable_passes": disable_passes, "dump_passes": dump_passes, "explain": explain}
     with progress(quiet or as_json) as say:
-        report = mnnx.convert(source, target, level=level, progress=say)
+        report = mnnx.convert(source, target, level=level, input_shapes=input_shapes, dims=dict(sizes), **passes, progress=say)
     if as_json:
         print_json(as_dict(report))
     elif not quiet:
         if verbose and (details := report.details()):
             click.echo(details)
+        if explain is not None:
+            click.echo(report.explanation())
         click.echo(str(report))
 
 
@@ -83,4 +144,5 @@ def as_dict(report: ConversionReport) -> dict[str, Any]:
         "source_bytes": report.source_bytes,
         "target_bytes": report.target_bytes,
         "seconds": report.seconds,
+        "explanations": [asdict(one) for one in report.explanations],
     }

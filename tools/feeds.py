@@ -324,9 +324,10 @@ _INPUT = click.option(
     help="A .npy or .npz file, a picture, or a JSON value for an input. NAME= may be left out for a model with one input, and for an .npz "
     "that holds arrays by input name. Inputs without a value get random ones.",
 )
+DIM = click.option("--dim", "sizes", multiple=True, callback=_each(_size), metavar="DIM=SIZE", help="The size of a named dim.")
 _SHAPES = [
     click.option("--shape", "shapes", multiple=True, callback=_each(_shape), metavar="NAME=1,3,224,224", help="The shape of an input."),
-    click.option("--dim", "sizes", multiple=True, callback=_each(_size), metavar="DIM=SIZE", help="The size of a named dim."),
+    DIM,
 ]
 _SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random values.")
 _PICTURES = [

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from mnnx.converter.graph import Graph
-from mnnx.converter.passes.base import Pass
+from mnnx.converter.passes.base import Pass, Watcher
 from mnnx.converter.report import PassResult
 from mnnx.errors import ConversionError, MnnxError
 from mnnx.schema.model import RemovedValue
@@ -19,22 +21,33 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.attention_recognition import AttentionRecognition
     from mnnx.converter.passes.common_subexpressions import CommonSubexpressions
     from mnnx.converter.passes.constant_folding import ConstantFolding
+    from mnnx.converter.passes.constant_sharing import ConstantSharing
     from mnnx.converter.passes.dead_code import DeadCode
     from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
+    from mnnx.converter.passes.known_branches import KnownBranches
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
     from mnnx.converter.passes.loop_states import LoopStates
     from mnnx.converter.passes.movement import MovementSimplification
+    from mnnx.converter.passes.neutral_operands import NeutralOperands
     from mnnx.converter.passes.pad_folding import PadFolding
     from mnnx.converter.passes.quantized import QuantizedRecognition
     from mnnx.converter.passes.quantized_epilogue import QuantizedEpilogue
     from mnnx.converter.passes.reciprocals import Reciprocals
+    from mnnx.converter.passes.shape_arithmetic import ShapeArithmetic
 
     return [
         DeadCode(),
         IdentityElimination(),
         LoopStates(),
+        ShapeArithmetic(),
         ConstantFolding(),
+        KnownBranches(),
+        ShapeArithmetic(),
+        ConstantFolding(),
+        NeutralOperands(),
+        IdentityElimination(),
+        ConstantSharing(),
         CommonSubexpressions(),
         DeadCode(),
         ActivationRecognition(),
@@ -46,6 +59,7 @@ def all_passes() -> list[Pass]:
         PadFolding(),
         AffineFolding(),
         MovementSimplification(),
+        ConstantFolding(),
         IdentityElimination(),
         DeadCode(),
         AttentionRecognition(),
@@ -56,14 +70,40 @@ def all_passes() -> list[Pass]:
     ]
 
 
-def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[RemovedValue]]:
-    """Runs the passes of a level on a graph and its subgraphs; returns what they did and which named values are gone."""
+def list_passes() -> list[type[Pass]]:
+    """Each pass once, in the order in which they run first."""
+    return list(dict.fromkeys(type(one) for one in all_passes()))
+
+
+def check_names(names: Any) -> frozenset[str]:
+    """The names of passes, as a set. Raises ConversionError for what is none, listing all."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise ConversionError(f"the passes to disable must be a list of names, not {names!r}")
+    given, known = list(names), [one.name for one in list_passes()]
+    for name in given:
+        if name not in known:
+            raise ConversionError(f"there is no pass {name!r}; the passes are {', '.join(known)}")
+    return frozenset(given)
+
+
+def run_passes(
+    graph: Graph, level: int, disabled: Collection[str] = (), watchers: Sequence[Watcher] = ()
+) -> tuple[list[PassResult], list[RemovedValue]]:
+    """Runs the passes of a level on a graph and its subgraphs, but for the `disabled` ones.
+
+    Returns what they did and which named values are gone.
+    """
     results: list[PassResult] = []
     removed: dict[str, RemovedValue] = {}
     names = _names(graph)
-    for one in all_passes():
-        if one.level > level:
+    for number, one in enumerate(all_passes(), 1):
+        if one.level > level or one.name in disabled:
+            why = "it is disabled" if one.name in disabled else f"it runs from level {one.level} on"
+            for watcher in watchers:
+                watcher.skipped(one, why)
             continue
+        for watcher in watchers:
+            watcher.before(number, one, graph)
         start = time.perf_counter()
         counts: Counter[str] = Counter()
         for part in [graph, *graph.subgraphs()]:
@@ -74,6 +114,8 @@ def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[Removed
             except Exception as error:  # a pass may rely on what holds for every legal graph
                 raise ConversionError(f"the graph {part.name!r} is broken: {one.name} fails: {type(error).__name__}: {error}") from error
         results.append(PassResult(one.name, dict(counts), time.perf_counter() - start))
+        for watcher in watchers:
+            watcher.after(number, one, graph)
         left = _names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
         names = left

@@ -1,8 +1,9 @@
-"""Recognises activations that exporters write out in smaller ops: HardSigmoid, HardSwish, Swish, Gelu (both forms) and Clip.
+"""Recognises activations that exporters write out in smaller ops: HardSigmoid, HardSwish, Swish, Mish and Gelu (both forms).
 
 HardSigmoid  clip(x + 3, 0, 6) / 6                      (or * 1/6)
 HardSwish    x * clip(x + 3, 0, 6) / 6                  = x * HardSigmoid(x, 1/6, 1/2)
-Swish        x * sigmoid(x)
+Swish        x * sigmoid(x), or x * sigmoid(alpha * x)
+Mish         x * tanh(log(1 + eˣ))
 Gelu         x / 2 * (1 + erf(x / √2)), or with tanh(√(2/π) * (x + 0.044715 x³)) for the erf, in any order of the factors
 """
 
@@ -12,7 +13,7 @@ import math
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, is_close, made_by, other_input, scalar, substitute
-from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, Sigmoid, Swish
+from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, Mish, Sigmoid, Softplus, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Erf, Mul, Pow, Tanh
 
 
@@ -48,6 +49,7 @@ def _relu6_of_plus_3(value: Value | None) -> Value | None:
 
 class RecognizeHardSigmoid(Rule):
     name = "HardSigmoid"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if _relu6_of_plus_3(_scaled(node, 1 / 6)) is not None else "not clip(x + 3, 0, 6) / 6"
@@ -59,6 +61,7 @@ class RecognizeHardSigmoid(Rule):
 
 class RecognizeHardSwish(Rule):
     name = "HardSwish"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._argument(node) is not None else "not x * clip(x + 3, 0, 6) / 6"
@@ -83,19 +86,45 @@ class RecognizeHardSwish(Rule):
 
 class RecognizeSwish(Rule):
     name = "Swish"
+    ops = (Mul,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._argument(node) is not None else "not x * sigmoid(x)"
+        return None if self._find(node) is not None else "not x * sigmoid(x) or x * sigmoid(alpha * x)"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Swish(), [self._argument(node)], node.outputs, node.name))
+        x, alpha = self._find(node)
+        substitute(graph, node, Node(Swish(alpha=alpha), [x], node.outputs, node.name))
+
+    def _find(self, node: Node) -> tuple[Value, float] | None:
+        for value in node.inputs:
+            gate, x = made_by(value, Sigmoid), other_input(node, value)
+            if gate is None or x is value:
+                continue
+            if gate.inputs[0] is x:
+                return x, 1.0
+            scaled = made_by(gate.inputs[0], Mul)
+            alpha = None if scaled is None or x not in scaled.inputs else other_input(scaled, x)
+            if scalar(alpha) is not None and alpha.constant.ndim <= (x.rank or 0):
+                return x, scalar(alpha)
+        return None
+
+
+class RecognizeMish(Rule):
+    name = "Mish"
+    ops = (Mul,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._argument(node) is not None else "not x * tanh(softplus(x))"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        substitute(graph, node, Node(Mish(), [self._argument(node)], node.outputs, node.name))
 
     def _argument(self, node: Node) -> Value | None:
-        if isinstance(node.op, Mul):
-            for value in node.inputs:
-                gate, x = made_by(value, Sigmoid), other_input(node, value)
-                if gate is not None and gate.inputs[0] is x and x is not value:
-                    return x
+        for value in node.inputs:
+            tanh, x = made_by(value, Tanh), other_input(node, value)
+            softplus = made_by(tanh.inputs[0], Softplus) if tanh is not None else None
+            if softplus is not None and softplus.inputs[0] is x:
+                return x
         return None
 
 
@@ -103,6 +132,7 @@ class RecognizeGelu(Rule):
     """Starts from the last product of x, 1/2 and 1 + erf(…)."""
 
     name = "Gelu"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._find(node) is not None else "not x / 2 * (1 + erf(x / √2))"
@@ -112,8 +142,6 @@ class RecognizeGelu(Rule):
         substitute(graph, node, Node(Gelu(approximate=approximate), [x], node.outputs, node.name))
 
     def _find(self, node: Node) -> tuple[Value, str] | None:
-        if not isinstance(node.op, (Mul, Div)):
-            return None
         factors, number = _factors(node)
         if len(factors) != 2 or abs(number - 0.5) > 1e-6:
             return None
@@ -168,6 +196,8 @@ def _is_cubic(value: Value, x: Value) -> bool:
 
 
 class ActivationRecognition(RulePass):
+    """Makes HardSigmoid, HardSwish, Swish, Mish and Gelu of the smaller ops in which exporters write them."""
+
     name = "activation-recognition"
     level = 2
-    rules = (RecognizeHardSigmoid(), RecognizeHardSwish(), RecognizeSwish(), RecognizeGelu())
+    rules = (RecognizeHardSigmoid(), RecognizeHardSwish(), RecognizeSwish(), RecognizeMish(), RecognizeGelu())

@@ -18,10 +18,9 @@ class FoldAffine(Rule):
     """Conv or ConvTranspose → affine op with constants: one Conv with other weights."""
 
     name = "channel scale and shift into Conv"
+    ops = (BatchNormalization, Mul, Div, Add, Sub)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, (BatchNormalization, Mul, Div, Add, Sub)):
-            return "not affine"
         convolution = self._convolution(node)
         if convolution is None:
             return "not after a convolution"
@@ -100,6 +99,8 @@ def _per_channel(operand: Value | None, channels: int, rank: int) -> np.ndarray 
 
 
 class AffineFolding(RulePass):
+    """Puts BatchNormalization, Mul, Div, Add and Sub by constants into the weights of the convolution before them."""
+
     name = "affine-folding"
     level = 2
     rules = (FoldAffine(),)

@@ -31,6 +31,7 @@ class FuseAttention(Rule):
     """MatMul → factor → mask → Softmax → MatMul, where nobody else looks at what is in between."""
 
     name = "attention"
+    ops = (MatMul,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = self._find(node, graph)
@@ -43,7 +44,7 @@ class FuseAttention(Rule):
             graph.remove(node)
 
     def _find(self, node: Node, graph: Graph) -> _Found | str:
-        softmax = made_by(node.inputs[0], Softmax) if isinstance(node.op, MatMul) else None
+        softmax = made_by(node.inputs[0], Softmax)
         if softmax is None:
             return "not a Softmax times a matrix"
         scores = softmax.inputs[0]
@@ -118,6 +119,8 @@ def _keeps_rows(perm: Perm | None) -> bool:
 
 
 class AttentionRecognition(RulePass):
+    """Makes one op, which stores no scores, of attention in small ops: softmax(q kᵀ scale + mask) v, with the Transposes around it."""
+
     name = "attention-recognition"
     level = 2
     rules = (FuseAttention(),)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
+from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.errors import ConversionError, MnnxError
@@ -11,7 +12,7 @@ from mnnx.schema.ops.base import Op, Subgraph
 
 
 class Pass(ABC):
-    """A change of a whole graph. `level` is the lowest optimisation level that runs it."""
+    """A change of a whole graph. `level` is the lowest optimisation level that runs it; its docstring's first line says what it does."""
 
     name: str
     level: int = 1
@@ -20,15 +21,38 @@ class Pass(ABC):
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         """Rewrites `graph`, and counts what it does; its subgraphs get calls of their own."""
 
+    @abstractmethod
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        """Why it does nothing at a node of a graph that it has run on: what it could have done there, and why it doesn't."""
+
+    @classmethod
+    def description(cls) -> str:
+        """What the pass does, in a line."""
+        return cls.__doc__.splitlines()[0].rstrip(".")
+
+
+class Watcher:
+    """Is told of the passes that run on a graph. It may look, but must not touch."""
+
+    def before(self, number: int, one: Pass, graph: Graph) -> None:
+        """A pass, the `number`th of all, is going to run."""
+
+    def after(self, number: int, one: Pass, graph: Graph) -> None:
+        """It has run, on the graph and its subgraphs."""
+
+    def skipped(self, one: Pass, why: str) -> None:
+        """A pass doesn't run."""
+
 
 class Rule(ABC):
-    """A local rewrite that starts from one node. Nodes that it leaves without users are swept by the dead code pass."""
+    """A local rewrite that starts from a node of one of the `ops`. Nodes that it leaves without users are swept by the dead code pass."""
 
     name: str
+    ops: tuple[type[Op], ...]
 
     @abstractmethod
     def match(self, node: Node, graph: Graph) -> str | None:
-        """None where the rule applies to `node`, else the reason why not."""
+        """None where the rule applies to `node`, which has inputs and is one of the `ops`; else the reason why not."""
 
     @abstractmethod
     def rewrite(self, node: Node, graph: Graph) -> None:
@@ -45,10 +69,19 @@ class RulePass(Pass):
         while changed:
             changed = False
             for node in list(graph.nodes):
-                for rule in self.rules:
+                for rule in self._rules(node):
                     if node.inputs and self._apply(rule, node, graph):
                         counts[rule.name] += 1
                         changed = True
+
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        for rule in self._rules(node) if node.inputs else ():
+            if (reason := rule.match(node, graph)) is not None:
+                yield rule.name, reason
+
+    def _rules(self, node: Node) -> list[Rule]:
+        """Those that start from nodes of this kind."""
+        return [rule for rule in self.rules if isinstance(node.op, rule.ops)]
 
     def _apply(self, rule: Rule, node: Node, graph: Graph) -> bool:
         try:

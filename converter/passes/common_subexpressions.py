@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ COMPARED_BYTES = 4096
 
 
 class CommonSubexpressions(Pass):
+    """Merges nodes that compute the same."""
+
     name = "common-subexpressions"
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
@@ -22,7 +25,7 @@ class CommonSubexpressions(Pass):
         kept = []
         for node in graph.nodes:
             first = seen.setdefault(_key(node), node)
-            if first is node or any(v is not None and graph.is_output(v) for v in node.outputs) or not _covers(first, node):
+            if _obstacle(first, node, graph):
                 kept.append(node)
                 continue
             for old, new in zip(node.outputs, first.outputs, strict=False):
@@ -32,10 +35,19 @@ class CommonSubexpressions(Pass):
             counts[node.op.name] += 1
         graph.nodes = kept
 
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        key = _key(node)
+        yield "merge", _obstacle(next(other for other in graph.nodes if _key(other) == key), node, graph)
 
-def _covers(first: Node, node: Node) -> bool:
-    """Whether `first` makes every output that `node` makes."""
-    return all(v is None or (i < len(first.outputs) and first.outputs[i] is not None) for i, v in enumerate(node.outputs))
+
+def _obstacle(first: Node, node: Node, graph: Graph) -> str:
+    """Why the results of `first`, the earliest node that computes the same as `node`, can't stand for those of `node`."""
+    if first is node:
+        return "no node before it computes the same" if is_pure(node.op) else "it is random, or control flow"
+    if any(v is not None and graph.is_output(v) for v in node.outputs):
+        return "its result is an output of the graph"
+    covers = all(v is None or (i < len(first.outputs) and first.outputs[i] is not None) for i, v in enumerate(node.outputs))
+    return "" if covers else f"the node {first.name!r}, which computes the same, has fewer results"
 
 
 def _key(node: Node) -> Any:

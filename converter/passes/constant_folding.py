@@ -7,12 +7,13 @@ become its own, to be folded there.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
 from mnnx.backends import host
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.inference import infer_node
+from mnnx.converter.inference import infer_node, spec_of
 from mnnx.converter.passes.base import Pass, is_pure
 from mnnx.errors import ConversionError
 from mnnx.interpreter.faults import text_length
@@ -26,16 +27,18 @@ FREE_BYTES = 4096
 
 
 class ConstantFolding(Pass):
+    """Computes nodes on constants, and what follows from fixed shapes, with the executions that would run them."""
+
     name = "constant-folding"
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         kept = []
         for node in graph.nodes:
             values = self._fold(node, infer_node(node), graph)
-            if values is None:
+            if isinstance(values, str):
                 kept.append(node)
                 if isinstance(node.op, If | Loop | Scan):
-                    _hand_down_constants(node)
+                    _hand_down(node)
                 continue
             node.detach()
             for output, array in zip(node.outputs, values, strict=False):
@@ -44,27 +47,37 @@ class ConstantFolding(Pass):
             counts[node.op.name] += 1
         graph.nodes = kept
 
-    def _fold(self, node: Node, results: tuple[Spec | None, ...], graph: Graph) -> list[np.ndarray] | None:
-        """The arrays of a node's outputs, of which `results` are the Specs, as far as they are known; None where the node stays."""
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        found = self._fold(node, infer_node(node), graph)
+        if isinstance(found, str):
+            yield "folding", found
+
+    def _fold(self, node: Node, results: tuple[Spec | None, ...], graph: Graph) -> list[np.ndarray | None] | str:
+        """The arrays of a node's outputs, of which `results` are the Specs, as far as they are known; or why the node stays."""
         if not is_pure(node.op):
-            return None
+            return "it is random, or control flow"
         if any(output is not None and graph.is_output(output) for output in node.outputs):
-            return None  # an output of the graph is always made by a node
+            return "its result is an output of the graph, which a node has to make"
         if results and all(r is not None and r.value is not None for r in results[: len(node.outputs)]):
             return [r.value for r in results]
         inputs = [None if v is None else v.constant for v in node.inputs]
-        if any(array is None and v is not None for array, v in zip(inputs, node.inputs, strict=True)):
-            return None
-        if isinstance(node.op, DequantizeLinear) or (results and not self._worth(inputs, results)) or not host.supports(node.op):
-            return None
+        if computed := [repr(v.name) for v in node.inputs if v is not None and v.constant is None]:
+            return f"{', '.join(computed)} {'is' if len(computed) == 1 else 'are'} computed"
+        if isinstance(node.op, DequantizeLinear):
+            return "integers take less memory than what they stand for"
+        if results and not self._worth(inputs, results):
+            return "the result would be larger than the constants that it is made of"
+        if not host.supports(node.op):
+            return "the host has no execution for it"
         try:
             with np.errstate(all="ignore"):
                 values = list(host.run(node.op, inputs))
         except Exception as error:  # whatever Python and NumPy know
             raise ConversionError(f"node {node.name!r} ({node.op.name}) fails on its constant inputs: {error}") from error
         if not all(isinstance(v, np.ndarray) or v is None for v in values):
-            return None
-        return None if any(v is not None and v.dtype == dtypes.STRING and self._grows(v, inputs) for v in values) else values
+            return "its result is no tensor"
+        grows = any(v is not None and v.dtype == dtypes.STRING and self._grows(v, inputs) for v in values)
+        return "the strings would be longer than those that they are made of" if grows else values
 
     def _grows(self, text: np.ndarray, inputs: list[np.ndarray | None]) -> bool:
         """`_worth` for strings, whose size no Spec says."""
@@ -78,10 +91,14 @@ class ConstantFolding(Pass):
         return made <= max(FREE_BYTES, sum(given.values()))
 
 
-def _hand_down_constants(node: Node) -> None:
-    """Lets the subgraphs of a node have the constants that they capture as their own; dead code then drops the captures."""
+def _hand_down(node: Node) -> None:
+    """Lets the subgraphs of a node know what is known of their captures; constants become their own, and dead code drops the captures."""
     for body in (getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)):
         captures = node.inputs[node.op.own_inputs :]
         for value, given in zip(captures, body.inputs[len(body.inputs) - len(captures) :], strict=True):
-            if value is not None and value.constant is not None and not body.is_output(given):
+            if value is None:
+                continue
+            if value.constant is not None and not body.is_output(given):
                 body.replace_value(given, Value(given.name, constant=value.constant))
+            elif spec_of(value) is not None:
+                given.dtype, given.shape = value.dtype, value.shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass
@@ -10,6 +11,8 @@ from mnnx.schema.ops.control_flow import If, Loop, Scan
 
 
 class DeadCode(Pass):
+    """Removes nodes that no output depends on, and what subgraphs capture without using it."""
+
     name = "dead-code"
     level = 0
 
@@ -25,6 +28,11 @@ class DeadCode(Pass):
                 node.detach()
                 counts[f"{node.op.name} without users"] += 1
         graph.nodes = kept[::-1]
+
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        outputs = [value for value in node.outputs if value is not None]
+        used = next((f"its result {v.name!r} is used by the node {v.users[0].name!r}" for v in outputs if v.users), "")
+        yield "removal", used or "its result is an output of the graph"
 
     def _drop_captures(self, node: Node, counts: Counter[str]) -> None:
         """Takes out captured inputs that none of the subgraphs uses once they are swept themselves."""

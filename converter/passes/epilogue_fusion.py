@@ -10,7 +10,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
-from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, LeakyRelu, Relu, Sigmoid, Swish
+from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Tanh
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
@@ -18,6 +18,8 @@ from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
+#: What `activation_of` has names for.
+ACTIVATIONS = (Relu, HardSwish, Sigmoid, Tanh, Mish, Elu, LeakyRelu, Swish, HardSigmoid, Gelu, Clip)
 
 
 def vector(bias: Value) -> Value:
@@ -42,11 +44,11 @@ def _floats(value: Value | None) -> bool:
 
 
 def activation_of(node: Node) -> tuple[str, tuple[float, ...]] | None:
-    """How a fused op names the activation that `node` is, or None."""
+    """How a fused op names the activation that `node`, one of ACTIVATIONS, is; None where its parameters are computed."""
     match node.op:
-        case Relu() | HardSwish() | Sigmoid() | Tanh():
+        case Relu() | HardSwish() | Sigmoid() | Tanh() | Mish():
             return node.op.name, ()
-        case LeakyRelu(alpha=alpha) | Swish(alpha=alpha):
+        case LeakyRelu(alpha=alpha) | Elu(alpha=alpha) | Swish(alpha=alpha):
             return node.op.name, (alpha,)
         case HardSigmoid(alpha=alpha, beta=beta):
             return "HardSigmoid", (alpha, beta)
@@ -63,10 +65,11 @@ class GemmToMatMul(Rule):
     """Gemm with a bias per column (or none) is a FusedMatMul."""
 
     name = "Gemm to MatMul"
+    ops = (Gemm,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, Gemm) or not _floats(node.inputs[0]):
-            return "not a Gemm of floats"
+        if not _floats(node.inputs[0]):
+            return "not known to be of floats"
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         if bias is None:
             return None
@@ -87,6 +90,7 @@ class FuseScale(Rule):
     """MatMul times (or divided by) a constant number: the alpha of a FusedMatMul."""
 
     name = "scale into MatMul"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._find(node, graph) is not None else "not a matrix product times a number"
@@ -98,8 +102,6 @@ class FuseScale(Rule):
         graph.remove(product)
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, float] | None:
-        if not isinstance(node.op, (Mul, Div)):
-            return None
         for result, operand in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
             product, number = made_by(result, MatMul, FusedMatMul), scalar(operand)
             if product is None or not number or not _floats(product.inputs[0]) or only_user(result, graph) is not node:
@@ -115,6 +117,7 @@ class FuseBias(Rule):
     """MatMul + constant vector: the bias of a FusedMatMul."""
 
     name = "bias into MatMul"
+    ops = (Add,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = self._find(node, graph)
@@ -127,8 +130,6 @@ class FuseBias(Rule):
         graph.remove(product)
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
-        if not isinstance(node.op, Add):
-            return "not an Add"
         for result, bias in (node.inputs, node.inputs[::-1]):
             product = made_by(result, MatMul, FusedMatMul)
             if product is None or bias.constant is None or not _floats(product.inputs[0]):
@@ -149,6 +150,7 @@ class FuseResidual(Rule):
     """Product + a tensor of the same shape: its residual input."""
 
     name = "residual sum"
+    ops = (Add,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = self._find(node, graph)
@@ -162,8 +164,8 @@ class FuseResidual(Rule):
         graph.remove(product)
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
-        if not isinstance(node.op, Add) or node.inputs[0] is node.inputs[1]:
-            return "not a sum of two tensors"
+        if node.inputs[0] is node.inputs[1]:
+            return "the sum of a tensor and itself"
         candidates = []
         for result, residual in (node.inputs, node.inputs[::-1]):
             product = made_by(result, *FUSED, Conv, ConvTranspose, MatMul)
@@ -184,10 +186,11 @@ class FuseActivation(Rule):
     """Product → activation: the fused op ends in it."""
 
     name = "activation"
+    ops = ACTIVATIONS
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if activation_of(node) is None:
-            return "not an activation with constant parameters"
+            return "its parameters are computed"
         product = made_by(node.inputs[0], *FUSED, Conv, ConvTranspose, MatMul)
         if product is None or (isinstance(product.op, FUSED) and product.op.activation):
             return "not after a product"
@@ -204,7 +207,10 @@ class FuseActivation(Rule):
 
 
 class EpilogueFusion(RulePass):
-    """Scale first, then bias, residual and activation: the order in which a fused op computes them."""
+    """Puts bias, residual sum and activation into the Conv, ConvTranspose, MatMul or Gemm before them, and a scale into the MatMul.
+
+    Scale first, then bias, residual and activation: the order in which a fused op computes them.
+    """
 
     name = "epilogue-fusion"
     level = 2

@@ -29,6 +29,7 @@ def _is_square(value: Value, root: Value) -> bool:
 
 class RecognizeLayerNorm(Rule):
     name = "LayerNormalization"
+    ops = (Add,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = self._find(node, graph)
@@ -40,8 +41,6 @@ class RecognizeLayerNorm(Rule):
         substitute(graph, node, Node(op, [x, gamma, beta], node.outputs, node.name))
 
     def _find(self, node: Node, graph: Graph) -> tuple[Value, Value, Value, float] | str:
-        if not isinstance(node.op, Add):
-            return "not an Add"
         for scaled, beta in (node.inputs, node.inputs[::-1]):
             product = made_by(scaled, Mul)
             if product is None or beta.constant is None or beta.constant.ndim != 1 or only_user(scaled, graph) is not node:
@@ -83,6 +82,8 @@ class RecognizeLayerNorm(Rule):
 
 
 class LayerNormRecognition(RulePass):
+    """Makes LayerNormalization of the smaller ops in which exporters write it."""
+
     name = "layer-norm-recognition"
     level = 2
     rules = (RecognizeLayerNorm(),)

@@ -7,6 +7,7 @@ states that the body gives back as they are. Captured, they need not be handed o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Pass, made_by
@@ -15,6 +16,8 @@ from mnnx.schema.ops.shape import Identity
 
 
 class LoopStates(Pass):
+    """Makes captured values of the states that a Loop or Scan gives back as they are."""
+
     name = "loop-states"
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
@@ -27,6 +30,10 @@ class LoopStates(Pass):
                         nodes += _capture(graph, node, state)
                         counts[f"unchanged state of {node.op.name}"] += 1
         graph.nodes = nodes
+
+    def reasons(self, node: Node, graph: Graph) -> Iterator[tuple[str, str]]:
+        if isinstance(node.op, Loop | Scan):
+            yield "unchanged state", "it has scan batches" if getattr(node.op, "batched", False) else "it changes all of its states"
 
 
 def _first_input(node: Node) -> int:

@@ -10,6 +10,7 @@ from mnnx.schema.ops.slicing import Pad
 
 class FoldPad(Rule):
     name = "zero padding into Conv"
+    ops = (Conv,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._pads(node, graph) is not None else "not a Conv after a constant zero Pad of its spatial dims"
@@ -23,7 +24,7 @@ class FoldPad(Rule):
 
     def _pads(self, node: Node, graph: Graph) -> tuple[int, ...] | None:
         """The Conv's pads with those of the Pad added, or None."""
-        if not isinstance(node.op, Conv) or node.op.auto_pad not in ("NOTSET", "VALID"):
+        if node.op.auto_pad not in ("NOTSET", "VALID"):
             return None
         padding = made_by(node.inputs[0], Pad)
         rank = node.inputs[0].rank
@@ -46,6 +47,8 @@ class FoldPad(Rule):
 
 
 class PadFolding(RulePass):
+    """Puts a Pad with zeros into the Conv behind it."""
+
     name = "pad-folding"
     level = 2
     rules = (FoldPad(),)

@@ -20,6 +20,11 @@ from mnnx.converter.passes.quantized_table import TabulateQuantized
 
 
 class QuantizedRecognition(RulePass):
+    """Makes QLinear ops of MatMul, Gemm and Conv between DequantizeLinear and QuantizeLinear, tables of functions; moves bytes for floats.
+
+    The order counts: bytes are moved first, so that products find them.
+    """
+
     name = "quantized-recognition"
     level = 2
     rules = (

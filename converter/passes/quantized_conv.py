@@ -18,10 +18,11 @@ _LEAST_ROWS = 8
 
 class QuantizeConv(Rule):
     name = "Conv to QLinearConv"
+    ops = (Conv,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if type(node.op) is not Conv:
-            return "not a Conv"
+            return "other ops have been fused into it"
         x, w = (dequantized(value) for value in node.inputs[:2])
         if x is None or w is None or w.integers.constant is None:
             return "the image or the weights aren't made of bytes by a DequantizeLinear with constants"

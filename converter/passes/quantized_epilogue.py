@@ -9,11 +9,11 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
-from mnnx.converter.passes.epilogue_fusion import activation_of, vector
+from mnnx.converter.passes.epilogue_fusion import ACTIVATIONS, activation_of, vector
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
 from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
-from mnnx.schema.ops.quantization import BYTES, QLinearMatMul, QuantizeLinear
+from mnnx.schema.ops.quantization import BYTES, DequantizeLinear, QLinearMatMul, QuantizeLinear
 
 _FLOAT32 = np.dtype("float32")
 #: Where inputs of a FusedQLinearMatMul stand.
@@ -34,6 +34,7 @@ def _extend(graph: Graph, node: Node, product: Node, op: FusedQLinearMatMul, *in
 
 class FuseDequantize(Rule):
     name = "DequantizeLinear into QLinearMatMul"
+    ops = (DequantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = dequantized(node.outputs[0])
@@ -56,6 +57,7 @@ class FuseDequantize(Rule):
 
 class FuseAddend(Rule):
     name = "addend into QLinearMatMul"
+    ops = (Add,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._find(node, graph) is not None else "not a QLinearMatMul plus a vector"
@@ -66,8 +68,6 @@ class FuseAddend(Rule):
         _extend(graph, node, product, product.op, *bias, vector(addend))
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | None:
-        if not isinstance(node.op, Add):
-            return None
         for result, addend in (node.inputs, node.inputs[::-1]):
             product = _product(result)
             if product is None or product.op.activation or len(product.inputs) > _ADDEND or only_user(result, graph) is not node:
@@ -82,10 +82,11 @@ class FuseAddend(Rule):
 
 class FuseActivation(Rule):
     name = "activation into QLinearMatMul"
+    ops = ACTIVATIONS
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if activation_of(node) is None:
-            return "not an activation with constant parameters"
+            return "its parameters are computed"
         product = _product(node.inputs[0])
         if product is None or product.op.activation:
             return "not after a QLinearMatMul"
@@ -101,6 +102,7 @@ class ScaleQuantized(Rule):
     """x * c quantized with a scale is x quantized with scale / c: where x is a product's result, that saves a pass."""
 
     name = "factor into QuantizeLinear"
+    ops = (QuantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         return None if self._find(node, graph) is not None else "not a QuantizeLinear of a QLinearMatMul times a positive number"
@@ -128,9 +130,10 @@ class ScaleQuantized(Rule):
 
 class FuseQuantize(Rule):
     name = "QuantizeLinear into QLinearMatMul"
+    ops = (QuantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, QuantizeLinear) or quantized(node) is None:
+        if quantized(node) is None:
             return "not a QuantizeLinear to bytes with one constant scale"
         if _product(node.inputs[0]) is None:
             return "not of the dequantized result of a QLinearMatMul"
@@ -143,6 +146,8 @@ class FuseQuantize(Rule):
 
 
 class QuantizedEpilogue(RulePass):
+    """Puts DequantizeLinear, Add of a vector, activation and QuantizeLinear into the QLinearMatMul before them."""
+
     name = "quantized-epilogue"
     level = 2
     rules = (FuseDequantize(), FuseAddend(), FuseActivation(), ScaleQuantized(), FuseQuantize())

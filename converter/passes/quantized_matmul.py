@@ -44,9 +44,10 @@ def _rewrite(node: Node, graph: Graph, a: Quantized, b: Quantized, matrix: Value
 
 class QuantizeMatMul(Rule):
     name = "MatMul to QLinearMatMul"
+    ops = (MatMul,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        return _reason_against(node, graph) if type(node.op) is MatMul else "not a MatMul"
+        return _reason_against(node, graph)
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         a, b = (dequantized(value) for value in node.inputs)
@@ -57,10 +58,9 @@ class QuantizeGemm(Rule):
     """Of a constant matrix; the bias is made of constant int32s in units of both scales."""
 
     name = "Gemm to QLinearMatMul"
+    ops = (Gemm,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if type(node.op) is not Gemm:
-            return "not a Gemm"
         if node.op.transA or node.op.alpha != 1:
             return "the left operand is transposed, or alpha isn't 1"
         if (reason := _reason_against(node, graph, node.op.transB)) is not None:

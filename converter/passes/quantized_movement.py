@@ -11,7 +11,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Div, Mul
-from mnnx.schema.ops.quantization import DequantizeLinear
+from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
 from mnnx.schema.ops.shape import Flatten, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze
 
 _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
@@ -19,10 +19,9 @@ _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
 
 class ShapeOfIntegers(Rule):
     name = "Shape of integers"
+    ops = (Shape, Size)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, (Shape, Size)):
-            return "not a Shape"
         return None if made_by(node.inputs[0], DequantizeLinear) is not None else "not of dequantized integers"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
@@ -33,10 +32,9 @@ class ScaleBeforeMoving(Rule):
     """What is moved, times a number, and quantized: the factor comes first, so that the QuantizeLinear can. Starts from the product."""
 
     name = "scaled before it is moved"
+    ops = (Mul, Div)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, (Mul, Div)):
-            return "no factor"
         user = only_user(node.outputs[0], graph)
         if user is None or quantized(user) is None:
             return "not for a QuantizeLinear alone"
@@ -65,6 +63,7 @@ class QuantizeBeforeMoving(Rule):
     """Starts from the QuantizeLinear."""
 
     name = "quantized before it is moved"
+    ops = (QuantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if quantized(node) is None:
@@ -88,10 +87,9 @@ class DequantizeAfterMoving(Rule):
     """Starts from the op that moves."""
 
     name = "dequantized after it is moved"
+    ops = _MOVES
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, _MOVES):
-            return "moves nothing"
         source = dequantized(node.inputs[0])
         if source is None or not source.per_tensor:
             return "not of bytes with one constant scale"
@@ -117,6 +115,7 @@ class QuantizedAgain(Rule):
     """Starts from the QuantizeLinear of dequantized integers."""
 
     name = "quantized again"
+    ops = (QuantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         last, first = quantized(node), dequantized(node.inputs[0])

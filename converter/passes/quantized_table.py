@@ -9,6 +9,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, is_pure, only_user, substitute
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.fused_quantization import ByteTable
+from mnnx.schema.ops.quantization import QuantizeLinear
 
 _FLOAT32 = np.dtype("float32")
 
@@ -17,6 +18,7 @@ class TabulateQuantized(Rule):
     """Starts from the QuantizeLinear; the table holds what the ops between compute."""
 
     name = "table of bytes"
+    ops = (QuantizeLinear,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if quantized(node) is None:

@@ -13,10 +13,11 @@ _FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
 
 class MultiplyByReciprocal(Rule):
     name = "Div to Mul"
+    ops = (Div,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        if not isinstance(node.op, Div) or node.inputs[1].constant is None:
-            return "not a division by a constant"
+        if node.inputs[1].constant is None:
+            return "the divisor is computed"
         divisor = node.inputs[1].constant
         if divisor.dtype not in _FLOATS:
             return "not in float32 or float64"
@@ -30,6 +31,8 @@ class MultiplyByReciprocal(Rule):
 
 
 class Reciprocals(RulePass):
+    """Makes a product of a division by a constant."""
+
     name = "reciprocals"
     level = 3
     rules = (MultiplyByReciprocal(),)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 import mnnx
@@ -169,3 +170,50 @@ def test_the_report_has_small_sizes_and_an_input_a_line(mnnx_command, saved) -> 
     assert "\ndynamic  x [N]\n         y [N, 2]\n" in text
     assert "0.00 MiB" not in text
     assert ": 0 in" not in text
+
+
+def test_shapes_are_fixed(mnnx_command, classifier: Path) -> None:
+    target = classifier.with_suffix(".mnnx")
+    report = json.loads(mnnx_command("convert", classifier, target, "--input-shape", "image:?x3x8x8", "--dim", "N=2", "--json").stdout)
+    assert report["dynamic_dims"] == {}
+    assert mnnx.Interpreter.from_file(target).create_session().inputs["image"].shape == (2, 3, 8, 8)
+
+
+def test_several_shapes_stand_with_commas_between_them_and_names_may_have_colons(mnnx_command, saved) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17]>
+        g (float[A] x, float[B] z, float[C, n] w) => (float[A] y, float[B] u, float[C, n] v) { y = Exp(x) u = Exp(z) v = Exp(w) }"""
+    )
+    model = onnx.load(source)
+    model.graph.input[1].name = model.graph.node[1].input[0] = "z:0"
+    onnx.save(model, source)
+    shapes = ("--input-shape", "x:5,z:0:6", "--input-shape", "w:-1xk")
+    assert mnnx_command("convert", source, source.with_suffix(".mnnx"), *shapes).exit_code == 0
+    inputs = mnnx.Interpreter.from_file(source.with_suffix(".mnnx")).create_session().inputs
+    assert {name: tensor.dims for name, tensor in inputs.items()} == {"x": (5,), "z:0": (6,), "w": ("C", "k")}
+
+
+@pytest.mark.parametrize("text", ["image=1,3,8,8", "1x3x8x8", "image:1x3xx8", "image:1x3x8x8,image:2x3x8x8"])
+def test_a_shape_that_cant_be_understood_is_a_usage_error(text: str, mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--input-shape", text)
+    assert (result.exit_code, "--input-shape" in result.stderr) == (2, True)
+
+
+def test_a_shape_that_doesnt_fit_is_an_error(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--input-shape", "picture:1x3x8x8")
+    assert (result.exit_code, "its inputs are 'image' [N, 3, H, W]" in result.stderr) == (1, True)
+
+
+def test_passes_are_listed(mnnx_command) -> None:
+    result = mnnx_command("convert", "--list-passes")
+    assert result.exit_code == 0
+    assert "epilogue-fusion" in result.stdout
+
+
+def test_a_pass_is_disabled_dumped_and_explained(mnnx_command, classifier: Path) -> None:
+    options = ("--disable-pass", "epilogue-fusion", "--dump-pass", classifier.parent / "dump", "--explain", "active")
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), *options)
+    assert "epilogue-fusion:\n  it doesn't run: it is disabled" in result.stdout
+    assert "ops      5 → 5" in result.stdout
+    assert "features" in (classifier.parent / "dump" / "00-import.txt").read_text()
+    assert mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--disable-pass", "fusion").exit_code == 1

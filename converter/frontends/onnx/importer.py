@@ -18,7 +18,8 @@ import onnx
 from onnx import numpy_helper
 from onnx.external_data_helper import load_external_data_for_tensor, uses_external_data
 
-from mnnx.converter.frontends.onnx import functions, registry, soundness
+from mnnx.converter.fixed_shapes import FixedShapes
+from mnnx.converter.frontends.onnx import functions, input_shapes, registry, soundness
 from mnnx.converter.frontends.onnx.inferred_types import with_inferred_types
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
@@ -49,8 +50,11 @@ class Subimport:
     captured: dict[Value, Value] = field(default_factory=dict)
 
 
-def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
-    """Imports a path or a ModelProto. Raises ConversionError for a bad file, UnsupportedOperator listing all unknown ops."""
+def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes | None = None) -> ImportedModel:
+    """Imports a path or a ModelProto, with the shapes of inputs that are `fixed`.
+
+    Raises ConversionError for a bad file, or shapes that don't fit it, UnsupportedOperator listing all unknown ops.
+    """
     model, folder = _load(source)
     opsets = {_domain(o.domain): o.version for o in model.opset_import}
     newest = onnx.defs.onnx_opset_version()
@@ -64,7 +68,12 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
     session = _ModelImport(folder)
     try:
         soundness.check(model)
-        graph = _GraphImport(session, with_inferred_types(model, source is model).graph, opsets, None).run()
+        if source is model:
+            model = onnx.ModelProto()
+            model.CopyFrom(source)
+        if fixed:
+            input_shapes.fix(model, fixed)
+        graph = _GraphImport(session, with_inferred_types(model).graph, opsets, None).run()
     except (MnnxError, MemoryError):
         raise
     except RecursionError as error:

@@ -19,14 +19,10 @@ SECONDS = 20
 MEMORY_BYTES = 2 << 30
 
 
-def with_inferred_types(model: onnx.ModelProto, is_callers: bool) -> onnx.ModelProto:
-    """The model with all that onnx can infer of it added; a copy of one that `is_callers`. Without hints where inference fails."""
+def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
+    """The model, to which all that onnx can infer of it is added. Without hints where inference fails."""
     declared = {o.domain for o in model.opset_import}
     missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
-    if is_callers:
-        copy = onnx.ModelProto()
-        copy.CopyFrom(model)
-        model = copy
     model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
     for dim in list(_negative_dims(model.graph)):
         dim.ClearField("dim_value")

@@ -1,0 +1,47 @@
+"""Writes a graph as text after each pass, into numbered files that two conversions can be compared by."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from mnnx.converter.graph import Graph
+from mnnx.converter.passes import all_passes
+from mnnx.converter.passes.base import Pass, Watcher
+from mnnx.converter.text import GraphText
+from mnnx.errors import ConversionError
+
+
+class PassDump(Watcher):
+    """Writes NUMBER-PASS.txt into a folder, and the graph as it was imported into 00-import.txt.
+
+    A pass has the same number at every level, whichever passes are disabled. Files of an earlier dump are replaced or removed. Raises
+    ConversionError where the folder can't be written.
+    """
+
+    def __init__(self, folder: str | os.PathLike, graph: Graph):
+        self._folder = Path(folder)
+        self._text = GraphText()
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            for number, one in enumerate(all_passes(), 1):
+                (self._folder / _file(number, one.name)).unlink(missing_ok=True)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._write(_file(0, "import"), graph)
+
+    def after(self, number: int, one: Pass, graph: Graph) -> None:
+        self._write(_file(number, one.name), graph)
+
+    def _write(self, name: str, graph: Graph) -> None:
+        try:
+            (self._folder / name).write_text(self._text.of(graph), encoding="utf-8", errors="surrogateescape")
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _failed(self, error: OSError) -> ConversionError:
+        return ConversionError(f"the dump of passes can't be written into {self._folder}: {error.strerror or error}")
+
+
+def _file(number: int, name: str) -> str:
+    return f"{number:02}-{name}.txt"

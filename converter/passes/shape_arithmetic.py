@@ -1,0 +1,194 @@
+"""Simplifies what exporters compute of shapes, so that fewer of them are left to be computed, and constant ones to be folded.
+
+Elements that are dims of fixed size become constants, also where other dims of the tensor are open. A Reshape whose shape holds dims of
+its own operand copies them (0, as ONNX writes it). What is picked from a Shape is a Shape with a start and an end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.inference import infer_node
+from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
+from mnnx.converter.passes.shape_values import DimOf, elements
+from mnnx.schema.layout import MAX_RANK
+from mnnx.schema.model import Dim
+from mnnx.schema.ops.activation import LogSoftmax, Softmax
+from mnnx.schema.ops.cast import Cast
+from mnnx.schema.ops.indexing import Gather
+from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Squeeze, Unsqueeze
+from mnnx.schema.ops.slicing import Slice
+
+_INT64 = np.dtype("int64")
+
+
+class KnownDims(Rule):
+    """Dims of fixed size, picked from a shape of which others are open."""
+
+    name = "dims of fixed size"
+    ops = (Shape, Gather, Slice, Concat, Unsqueeze, Squeeze, Cast)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = elements(node.outputs[0])
+        if found is None or not all(isinstance(item, int) for item in found.items):
+            return "not all its elements are dims of fixed size or constants"
+        if node.outputs[0].dtype is None:
+            return "the dtype of its result isn't known"
+        return "its result is an output of the graph, which a node has to make" if graph.is_output(node.outputs[0]) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        result, found = node.outputs[0], elements(node.outputs[0])
+        array = np.array(found.items, result.dtype)
+        graph.replace_value(result, Value(result.name, constant=array.reshape(()) if found.is_scalar else array))
+        graph.remove(node)
+
+
+class PartOfShape(Rule):
+    """Neighbouring dims of one tensor, however they were picked: Shape with a start and an end."""
+
+    name = "part of a Shape"
+    ops = (Gather, Slice, Concat, Unsqueeze, Cast)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if node.outputs[0].dtype != _INT64:
+            return "its result isn't known to be int64"
+        return None if self._part(node) is not None else "its elements are not neighbouring dims of one tensor"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        tensor, start, end = self._part(node)
+        substitute(graph, node, Node(Shape(start=start, end=end), [tensor], node.outputs, node.name))
+
+    def _part(self, node: Node) -> tuple[Value, int, int] | None:
+        found = elements(node.outputs[0])
+        if found is None or found.is_scalar or not found.items or not all(isinstance(item, DimOf) for item in found.items):
+            return None
+        tensor, start = found.items[0]
+        if any(item.tensor is not tensor or item.place != start + i for i, item in enumerate(found.items)):
+            return None
+        return tensor, start, start + len(found.items)
+
+
+class SoftmaxOfRows(Rule):
+    """What old opsets need for a Softmax over the last axis of a tensor of unknown rank: Flatten, Softmax, Reshape."""
+
+    name = "Softmax of rows"
+    ops = (Reshape,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        softmax = made_by(node.inputs[0], Softmax, LogSoftmax)
+        flat = made_by(softmax.inputs[0], Flatten) if softmax is not None and softmax.op.axis == -1 else None
+        if flat is None or only_user(node.inputs[0], graph) is not node:
+            return "not of a Softmax of rows that is used once"
+        x = flat.inputs[0]
+        if x.rank is None or flat.op.axis not in (x.rank - 1, -1):
+            return "the rows aren't known to lie along the last axis"
+        shape = elements(node.inputs[1])
+        own = shape is not None and len(shape.items) == x.rank and all(_is_dim(item, x, i) for i, item in enumerate(shape.items))
+        return None if own else "not back to the shape before the Flatten"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        softmax = node.inputs[0].producer
+        x = softmax.inputs[0].producer.inputs[0]
+        substitute(graph, node, Node(softmax.op, [x], node.outputs, softmax.name))
+
+
+class ReshapeByOwnDims(Rule):
+    """A Reshape to a shape that is computed from dims of its operand."""
+
+    name = "Reshape by own dims"
+    ops = (Reshape,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if node.inputs[1].constant is not None:
+            return "its shape is constant"
+        return None if self._shape(node) is not None else "its shape isn't made of constants and dims that its operand has at their places"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        shape = Value(f"{node.outputs[0].name}/shape", constant=np.array(self._shape(node), np.int64))
+        substitute(graph, node, Node(Reshape(), [node.inputs[0], shape], node.outputs, node.name))
+
+    def _shape(self, node: Node) -> list[int] | None:
+        """The constant shape, with 0 for what is copied and -1 for what remains."""
+        x, found = node.inputs[0], elements(node.inputs[1])
+        if found is None or found.is_scalar:
+            return None
+        shape = [0 if isinstance(item, DimOf) and item.is_dim_of(x, i) else item for i, item in enumerate(found.items)]
+        unknown = [i for i, item in enumerate(shape) if not isinstance(item, int)]
+        numbers = [item for item in found.items if isinstance(item, int)]
+        if node.op.allowzero and 0 in numbers:
+            return None
+        if (
+            len(unknown) == 1
+            and isinstance(shape[unknown[0]], DimOf)
+            and all(number > 0 for number in numbers)
+            and len(numbers) == len(shape) - 1
+        ):
+            shape[unknown[0]] = -1  # what remains is exact where no other dim can be 0
+        elif unknown:
+            return None
+        return shape
+
+
+class ExpandToOwnDims(Rule):
+    """An Expand to the dims that its operand has."""
+
+    name = "Expand to own dims"
+    ops = (Expand,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        x, found = node.inputs[0], elements(node.inputs[1])
+        if found is None or x.rank is None or len(found.items) > x.rank:
+            return "its operand's rank or its shape isn't known, or the shape is longer"
+        first = x.rank - len(found.items)
+        own = all(item == 1 or _is_dim(item, x, first + i) for i, item in enumerate(found.items))
+        return None if own else "it isn't known to keep its operand's shape"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        substitute(graph, node, Node(Identity(), [node.inputs[0]], node.outputs, node.name))
+
+
+def _learn_dims(node: Node) -> None:
+    """Gives a Reshape's result the dims that are known of a computed shape."""
+    x, found, result = node.inputs[0], elements(node.inputs[1]) if len(node.inputs) > 1 else None, node.outputs[0]
+    if x is None or found is None or found.is_scalar or len(found.items) > MAX_RANK:
+        return
+    dims: list[Dim] = []
+    for place, item in enumerate(found.items):
+        own = f"{result.name}.{place}"
+        if isinstance(item, DimOf):
+            dims.append(item.name or own)
+        elif item == 0 and not node.op.allowzero:
+            dims.append(x.shape[place] or own if x.rank is not None and place < x.rank else own)
+        else:
+            dims.append(own if item in (None, -1) else item)
+    result.dtype = x.dtype if result.dtype is None else result.dtype
+    result.shape = tuple(dims)
+
+
+def _is_dim(item: int | DimOf | None, x: Value, place: int) -> bool:
+    """Whether an element is the size of that dim of x."""
+    return item.is_dim_of(x, place) if isinstance(item, DimOf) else item is not None and item == x.shape[place]
+
+
+class ShapeArithmetic(RulePass):
+    """Computes dims of fixed size, makes a Reshape copy dims of its operand, and picks dims with one Shape."""
+
+    name = "shape-arithmetic"
+    level = 1
+    rules = (KnownDims(), PartOfShape(), SoftmaxOfRows(), ReshapeByOwnDims(), ExpandToOwnDims())
+
+    def run(self, graph: Graph, counts: Counter[str]) -> None:
+        for node in list(graph.nodes):
+            infer_node(node)
+            if isinstance(node.op, Reshape) and node.outputs[0].shape is None:
+                _learn_dims(node)
+            results = list(node.outputs)
+            for rule in self._rules(node):
+                if node.inputs and self._apply(rule, node, graph):
+                    counts[rule.name] += 1
+            made = results[0].producer if results and results[0] is not None else None
+            if made is not None and made is not node and made.inputs:
+                infer_node(made)  # what follows knows more now

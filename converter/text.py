@@ -1,0 +1,86 @@
+"""A graph as text, the same for the same graph, one line for each node, so that two of them can be compared line by line.
+
+graph main
+input   x: float32[N, 3, 8, 8]
+constant w: float32[4, 3, 3, 3] #5f2c1a90
+constant three: float32[] = 3.0
+c: float32[N, 4, 8, 8] = Conv(x, w) {pads=(1, 1, 1, 1)}  # node conv_1
+output  c
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Node, Value, unique_names
+from mnnx.schema import dtypes
+from mnnx.schema.model import dims_text
+
+#: Constants of up to so many elements are written out.
+WRITTEN_OUT = 8
+
+
+class GraphText:
+    """Writes graphs as text. One writer for several states of a graph computes the hash of a constant once."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, tuple[np.ndarray, str]] = {}  # by id of the array, which is kept so that the id stays its own
+
+    def of(self, graph: Graph) -> str:
+        """The text of a graph and its subgraphs, which stand indented behind their node."""
+        return "\n".join(self._lines(graph)) + "\n"
+
+    def _lines(self, graph: Graph) -> Iterator[str]:
+        names = unique_names(graph)
+        yield f"graph {graph.name}"
+        for value in graph.inputs:
+            yield f"input   {names[id(value)]}: {type_text(value)}"
+        for value in graph.values():
+            if value.constant is not None:
+                yield f"constant {names[id(value)]}: {type_text(value)} {self._content(value.constant)}"
+        for node in graph.nodes:
+            yield self._line(node, names)
+            for key in node.op.fields:
+                if isinstance(inner := getattr(node.op, key), Graph):
+                    yield f"    {key}:"
+                    yield from (f"    {line}" for line in self._lines(inner))
+        for value in graph.outputs:
+            yield f"output  {names[id(value)]}"
+
+    def _line(self, node: Node, names: dict[int, str]) -> str:
+        results = ", ".join("_" if v is None else f"{names[id(v)]}: {type_text(v)}" for v in node.outputs)
+        operands = ", ".join("_" if v is None else names[id(v)] for v in node.inputs)
+        attributes = ", ".join(f"{key}={self._attribute(value)}" for key, value in node.op.attributes().items())
+        return f"{results} = {node.op.name}({operands}){f' {{{attributes}}}' if attributes else ''}  # node {node.name}"
+
+    def _attribute(self, value: Any) -> str:
+        match value:
+            case Graph():
+                return f"graph {value.name}"
+            case np.ndarray():
+                return f"{dtypes.name(value.dtype)}{list(value.shape)} {self._content(value)}"
+            case np.dtype():
+                return dtypes.name(value)
+        return repr(value)
+
+    def _content(self, array: np.ndarray) -> str:
+        if array.size <= WRITTEN_OUT:
+            return f"= {array.tolist()!r}"
+        if id(array) not in self._hashes:
+            content = (
+                repr(array.tolist()).encode() if array.dtype == dtypes.STRING else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            )
+            self._hashes[id(array)] = array, hashlib.sha256(content).hexdigest()[:8]
+        return f"#{self._hashes[id(array)][1]}"
+
+
+def type_text(value: Value) -> str:
+    """What is known of a value's type, as `float32[N, 3]`; `?` for what isn't."""
+    dtype = "?" if value.dtype is None else dtypes.name(value.dtype)
+    if value.kind != "tensor":
+        return f"{value.kind}({dtype})"
+    return f"{dtype}[…]" if value.shape is None else f"{dtype}{dims_text(value.shape)}"

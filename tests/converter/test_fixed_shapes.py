@@ -1,0 +1,141 @@
+"""Input shapes and named dims that are fixed at conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import mnnx
+
+TWO_INPUTS = """
+<ir_version: 9, opset_import: ["" : 20]>
+agraph (float[N, 3, H, W] x, float[N, K] z, float[2] fixed) => (float[N, M] y, float[N, K] same)
+<int64[2] start = {0, -1}>
+{
+    a = Flatten(x)
+    y = Concat<axis = 1>(a, z)
+    same = Identity(z)
+    unused = Exp(fixed)
+}
+"""
+
+#: A shape computed from the input's, as exporters write it.
+SHAPE_ARITHMETIC = """
+<ir_version: 9, opset_import: ["" : 20]>
+agraph (float[N, 3, H, W] x) => (float[N, M] y)
+<int64 zero = {0}, int64[1] front = {0}, int64[1] rest = {-1}>
+{
+    shape = Shape(x)
+    n = Gather(shape, zero)
+    first = Unsqueeze(n, front)
+    target = Concat<axis = 0>(first, rest)
+    flat = Reshape(x, target)
+    y = Exp(flat)
+}
+"""
+
+
+@pytest.fixture
+def input_dims(tmp_path: Path) -> Callable[..., dict[str, tuple]]:
+    """Converts a model; gives the dims of its inputs and outputs."""
+
+    def convert(text: str, **options: Any) -> dict[str, tuple]:
+        mnnx.convert(onnx.parser.parse_model(text), tmp_path / "m.mnnx", **options)
+        session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+        return {name: tensor.dims for name, tensor in (session.inputs | session.outputs).items()}
+
+    return convert
+
+
+@pytest.mark.parametrize(
+    ("options", "x", "z"),
+    [
+        ({"input_shapes": {"x": (1, 3, 224, 224)}}, (1, 3, 224, 224), (1, "K")),
+        ({"dims": {"N": 4}}, (4, 3, "H", "W"), (4, "K")),
+        ({"dims": {"N": 4, "H": 8}, "input_shapes": {"x": (-1, 3, None, 16)}}, (4, 3, 8, 16), (4, "K")),
+        ({"input_shapes": {"x": (1, 3, "?", "?"), "z": [1, 7]}}, (1, 3, "H", "W"), (1, 7)),
+        ({"input_shapes": {"x": ("batch", 3, "H", "H")}, "dims": {"batch": 2}}, (2, 3, "H", "H"), (2, "K")),
+        ({"input_shapes": {"x": ("batch", 3, "H", "W")}}, ("batch", 3, "H", "W"), ("batch", "K")),
+        ({"input_shapes": {"x": (np.int64(5), 3, "H", "W"), "fixed": (2,)}}, (5, 3, "H", "W"), (5, "K")),
+    ],
+)
+def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(options: dict, x: tuple, z: tuple, input_dims) -> None:
+    found = input_dims(TWO_INPUTS, **options)
+    assert (found["x"], found["z"], found["fixed"], found["same"]) == (x, z, (2,), z)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"input_shapes": {"image": (1, 3, 8, 8)}}, r"no input 'image'; its inputs are 'x' \[N, 3, H, W\], 'z' \[N, K\], 'fixed' \[2\]"),
+        ({"input_shapes": {"start": (2,)}}, "no input 'start'"),
+        ({"input_shapes": {"x": (1, 3, 224)}}, r"'x' is \[N, 3, H, W\], of rank 4; the shape given has rank 3: \[1, 3, 224\]"),
+        ({"input_shapes": {"x": (1, 4, 8, 8)}}, r"'x' is \[N, 3, H, W\]; its dim 3 is fixed, and can't be 4"),
+        ({"input_shapes": {"fixed": ("name",)}}, "its dim 2 is fixed, and can't be 'name'"),
+        ({"input_shapes": {"x": (1, 3, 8, 8), "z": (2, 5)}}, "its dim 'N' can't be both 1 and 2"),
+        ({"input_shapes": {"x": (1, 3, 8, 8)}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 1"),
+        ({"dims": {"batch": 2}}, "no input has a dim 'batch'; named dims are 'H', 'K', 'N', 'W'"),
+        ({"dims": {"N": 0}}, "the dim 'N' must be a whole number from 1 on, not 0"),
+        ({"dims": {"N": 1.5}}, "must be a whole number"),
+        ({"dims": ["N"]}, "dims must be a dict"),
+        ({"input_shapes": {"x": "1x3x8x8"}}, "must be a list of sizes"),
+        ({"input_shapes": {"x": (1, 3, 8, -2)}}, "a dim of the input 'x' must be a whole number from 1 on, not -2"),
+    ],
+)
+def test_what_doesnt_fit_the_model_is_an_error(options: dict, message: str, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(onnx.parser.parse_model(TWO_INPUTS), tmp_path / "m.mnnx", **options)
+    assert not (tmp_path / "m.mnnx").exists()
+
+
+def test_a_sequence_has_no_shape_to_fix(tmp_path: Path) -> None:
+    model = '<ir_version: 9, opset_import: ["" : 20]> agraph (seq(float[N]) s) => (int64 n) { n = SequenceLength(s) }'
+    with pytest.raises(mnnx.ConversionError, match="'s' is a sequence, which has no shape"):
+        mnnx.convert(onnx.parser.parse_model(model), tmp_path / "m.mnnx", input_shapes={"s": (1,)})
+
+
+def test_an_input_of_unknown_rank_takes_any_shape(input_dims) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 20]> agraph (float[1] x) => (float[1] y) { y = Exp(x) }')
+    model.graph.input[0].type.tensor_type.ClearField("shape")
+    model.graph.output[0].type.tensor_type.ClearField("shape")
+    text = onnx.printer.to_text(model)
+    assert input_dims(text, input_shapes={"x": (2, None, "n")})["x"] == (2, None, "n")
+
+
+def test_the_callers_model_is_left_as_it_is(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(TWO_INPUTS)
+    before = model.SerializeToString()
+    mnnx.convert(model, tmp_path / "m.mnnx", dims={"N": 1})
+    assert model.SerializeToString() == before
+
+
+def test_what_follows_from_a_fixed_shape_is_folded(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(SHAPE_ARITHMETIC)
+    report = mnnx.convert(model, tmp_path / "m.mnnx", input_shapes={"x": (2, 3, 4, 5)})
+    assert dict(report.ops_after) == {"Reshape": 1, "Exp": 1}
+    assert report.dynamic_dims == {}
+    x = np.random.default_rng(1).standard_normal((2, 3, 4, 5)).astype(np.float32)
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+    np.testing.assert_allclose(session.run({"x": x})["y"], ReferenceEvaluator(model).run(None, {"x": x})[0], rtol=1e-6)
+    with pytest.raises(mnnx.InputError):
+        session.run({"x": x[:1]})
+
+
+def test_a_branch_knows_the_fixed_shape_of_what_it_captures(session_of, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 20]>
+        agraph (float[N, 4] x, bool c) => (float[2] y)
+        <float zero = {0}>
+        { e = Mul(x, zero)
+          y = If(c) <then_branch = t () => (float[2] p) { s = Shape(e) p = Cast<to = 1>(s) },
+                     else_branch = n () => (float[2] q) { q = ReduceSum<keepdims = 0>(e) }> }"""
+    )
+    mnnx.convert(model, tmp_path / "m.mnnx", dims={"N": 2})
+    (node,) = (n for n in mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.graphs[0].nodes if n.op.name == "If")
+    assert [n.op.name for n in node.op.then_branch.nodes] == ["Cast"]

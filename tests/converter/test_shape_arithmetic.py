@@ -1,0 +1,169 @@
+"""Shapes with open dims: what is known of them, and what is computed of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx.reference import ReferenceEvaluator
+
+import mnnx
+
+HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+
+#: Model → its text, the ops that are left.
+MODELS = {
+    "own dims are copied": (
+        """agraph (float[N, 4, L] x) => (float[N, 2, M] y)
+        <int64 zero = {0}, int64[1] front = {0}, int64[2] rest = {2, -1}>
+        { s = Shape(x)
+          n = Gather(s, zero)
+          u = Unsqueeze(n, front)
+          t = Concat<axis = 0>(u, rest)
+          y = Reshape(x, t) }""",
+        {"Reshape": 1},
+    ),
+    "dims of fixed size are folded": (
+        """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
+        <int64 one = {1}>
+        { s = Shape(x)
+          c = Gather(s, one)
+          f = Cast<to = 1>(c)
+          y = Div(x, f) }""",
+        {"Div": 1},
+    ),
+    "neighbouring dims are one Shape": (
+        """agraph (float[N, 4, L] x) => (float[N, L, 4] y, int64[2] z)
+        <int64[1] two = {2}, int64[1] zero = {0}, int64[1] one = {1}, int64[1] three = {3}, int64[1] four = {4}, int64[2] ends = {0, 2}>
+        { s = Shape(x)
+          i = Cast<to = 6>(s)
+          l = Slice(i, two, three, zero)
+          m = Cast<to = 7>(l)
+          n = Slice(s, zero, one)
+          c = Concat<axis = 0>(n, m, four)
+          y = Expand(four_f, c)
+          z = Gather(s, ends) }""",
+        {"Shape": 3, "Concat": 1, "Expand": 1, "Gather": 1},
+    ),
+    "a product keeps names": (
+        """agraph (float[N, L, 8] x) => (float[N, L, 2, 3] y)
+        <int64 zero = {0}, int64 one = {1}, int64[1] front = {0}, int64[1] two = {2}, int64[1] three = {3}>
+        { s = Shape(x)
+          n = Gather(s, zero)
+          l = Gather(s, one)
+          a = Unsqueeze(n, front)
+          b = Unsqueeze(l, front)
+          t = Concat<axis = 0>(a, b, two, three)
+          p = MatMul(x, w)
+          q = Exp(p)
+          y = Reshape(q, t) }""",
+        {"MatMul": 1, "Exp": 1, "Reshape": 1},
+    ),
+    "an Expand to its own dims does nothing": (
+        """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
+        { s = Shape(x)
+          e = Expand(x, s)
+          y = Exp(e) }""",
+        {"Exp": 1},
+    ),
+    "a Reshape with 0 for a size of 0 stays": (
+        """agraph (float[N, 4, L] x) => (float[N, L, 4] y)
+        <int64 zero = {0}, int64 two = {2}, int64[1] front = {0}, int64[1] four = {4}>
+        { s = Shape(x)
+          n = Gather(s, zero)
+          a = Unsqueeze(n, front)
+          l = Gather(s, two)
+          b = Unsqueeze(l, front)
+          t = Concat<axis = 0>(a, b, four)
+          y = Reshape<allowzero = 1>(x, t) }""",
+        {"Shape": 2, "Concat": 1, "Reshape": 1},
+    ),
+    "a shape that is fed isn't taken for what remains": (
+        """agraph (float[N, 4, L] x, int64[1] s) => (float[A] y)
+        { y = Reshape(x, s) }""",
+        {"Reshape": 1},
+    ),
+    "a Slice of an open dim leaves it open": (
+        """agraph (float[N, 4, L] x) => (float[P, 4, L] y)
+        <int64[1] zero = {0}, int64[1] two = {2}>
+        { r = Slice(x, zero, two, zero)
+          s = Shape(r)
+          t = Expand(one, s)
+          y = Add(r, t) }""",
+        {"Slice": 1, "Shape": 1, "Expand": 1, "Add": 1},
+    ),
+}
+WEIGHTS = {
+    "w": np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6),
+    "four_f": np.array([[[1.0, 2, 3, 4]]], np.float32),
+    "one": np.array(1, np.float32),
+}
+
+
+def _model(name: str) -> onnx.ModelProto:
+    model = onnx.parser.parse_model(HEADER + MODELS[name][0])
+    used = {value for node in model.graph.node for value in node.input}
+    declared = {tensor.name for tensor in model.graph.initializer}
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, key) for key, array in WEIGHTS.items() if key in used - declared)
+    return model
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_left(name: str, tmp_path: Path) -> None:
+    assert dict(mnnx.convert(_model(name), tmp_path / "m.mnnx").ops_after) == MODELS[name][1]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+@pytest.mark.parametrize("name", MODELS)
+def test_every_level_gives_the_reference_result_for_every_size(name: str, level: int, session_of) -> None:
+    model = _model(name)
+    session = session_of(model, level=level)
+    dims = model.graph.input[0].type.tensor_type.shape.dim
+    for n, length in ((1, 2), (3, 5), (1, 1), (2, 0)):
+        shape = [d.dim_value or {"N": n, "L": length}[d.dim_param] for d in dims]
+        x = np.random.default_rng(n).standard_normal(shape).astype(np.float32)
+        if 0 in shape and name.startswith(("own dims", "a shape that is fed")):
+            continue  # what remains can't be told, and 0 copies a dim
+        feed = {"x": x, "s": np.array([x.size])}
+        feed = {info.name: feed[info.name] for info in model.graph.input}
+        wanted = ReferenceEvaluator(model).run(None, feed)
+        for got, array in zip(session.run(feed).values(), wanted, strict=True):
+            np.testing.assert_allclose(got, array, rtol=1e-5, atol=1e-6)
+
+
+def test_ranks_are_known_behind_a_computed_shape(tmp_path: Path) -> None:
+    """onnx's inference knows no rank for what is reshaped to a computed shape of unknown values; fusion needs one."""
+    model = onnx.parser.parse_model(
+        HEADER
+        + """agraph (float[N, 4, H, W] x) => (float[N, 6, M] y)
+        <int64[1] zero = {0}, int64[1] two = {2}, int64[1] rest = {-1}, float[6] bias = {1, 2, 3, 4, 5, 6}>
+        { s = Shape(x)
+          i = Cast<to = 6>(s)
+          j = Slice(i, zero, two, zero)
+          k = Cast<to = 7>(j)
+          t = Concat<axis = 0>(k, rest)
+          r = Reshape(x, t)
+          a = Transpose<perm = [0, 2, 1]>(r)
+          m = MatMul(a, w)
+          b = Add(m, bias)
+          p = Softmax(b)
+          y = Transpose<perm = [0, 2, 1]>(p) }"""
+    )
+    model.opset_import[0].version = 12
+    del model.graph.node[-2].attribute[:]
+    model.graph.node[-2].attribute.append(onnx.helper.make_attribute("axis", 2))
+    w = np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    report = mnnx.convert(model, tmp_path / "m.mnnx")
+    assert dict(report.ops_after) == {"Reshape": 1, "Transpose": 2, "mnnx::FusedMatMul": 1, "Softmax": 1}
+    x = np.random.default_rng(1).standard_normal((2, 4, 3, 5)).astype(np.float32)
+    got = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session().run({"x": x})["y"]
+    np.testing.assert_allclose(got, ReferenceEvaluator(model).run(None, {"x": x})[0], rtol=1e-4, atol=1e-6)
+
+
+def test_a_shape_that_is_fed_is_still_checked(session_of) -> None:
+    session = session_of(_model("a shape that is fed isn't taken for what remains"))
+    with pytest.raises(mnnx.MnnxError, match="can't be reshaped"):
+        session.run({"x": np.zeros((1, 4, 2), np.float32), "s": np.array([3])})
