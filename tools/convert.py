@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +14,7 @@ from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
     from mnnx.converter.report import ConversionReport
+    from mnnx.tools.verification import Verification
 
 LEVEL = click.option(
     "--level",
@@ -32,7 +35,13 @@ _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "wr
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as_json: bool) -> None:
+@click.option(
+    "--verify",
+    "is_verified",
+    is_flag=True,
+    help="Then compare what TARGET computes on random inputs with a reference; exit status 1 where it differs. See `mnnx verify`.",
+)
+def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as_json: bool, is_verified: bool) -> None:
     """Convert the ONNX model SOURCE into the file TARGET (.mnnx), which replaces one of that name whole or not at all.
 
     This `convert` is mnnx's. ImageMagick has a command of the same name.
@@ -46,12 +55,36 @@ def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as
 
     with progress(quiet or as_json) as say:
         report = mnnx.convert(source, target, level=level, progress=say)
+    verification = _verified(source, target, report) if is_verified else None
     if as_json:
-        print_json(as_dict(report))
+        print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
     elif not quiet:
         if verbose and (details := report.details()):
             click.echo(details)
         click.echo(str(report))
+    if verification:
+        if not as_json and not (quiet and verification.equal):
+            from mnnx.tools.verify import print_verification
+
+            print_verification(source, verification)
+        if not verification.equal:
+            raise SystemExit(1)
+
+
+def _verified(source: str, target: str, report: ConversionReport) -> Verification:
+    """What comparing the target with references gives; raises InputError where an input has an open dim other than its batch."""
+    from mnnx.errors import InputError
+    from mnnx.tools.comparison import Bounds
+    from mnnx.tools.feeds import FeedOptions
+    from mnnx.tools.verification import Verifier
+
+    for name, dims in report.dynamic_dims.items():
+        if not all(isinstance(dim, int) for dim in dims[1:]):
+            raise InputError(
+                f"{target} is written, but not verified: the input {name!r} has open dims. Give their sizes: "
+                f"mnnx verify {shlex.quote(source)} --shape {name}={','.join('SIZE' if not isinstance(d, int) else str(d) for d in dims)}"
+            )
+    return Verifier(source, report.level, Bounds()).verify(Path(target), FeedOptions({}, {}, {}, 0, {}))
 
 
 @contextmanager

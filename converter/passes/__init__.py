@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes.base import Pass
@@ -61,6 +62,16 @@ def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[Removed
     results: list[PassResult] = []
     removed: dict[str, RemovedValue] = {}
     names = _names(graph)
+    for one, result in each_pass(graph, level):
+        results.append(result)
+        left = _names(graph)
+        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
+        names = left
+    return results, list(removed.values())
+
+
+def each_pass(graph: Graph, level: int) -> Iterator[tuple[Pass, PassResult]]:
+    """Runs the passes of a level one by one; gives each, and what it did, when it has run."""
     for one in all_passes():
         if one.level > level:
             continue
@@ -73,11 +84,7 @@ def run_passes(graph: Graph, level: int) -> tuple[list[PassResult], list[Removed
                 raise
             except Exception as error:  # a pass may rely on what holds for every legal graph
                 raise ConversionError(f"the graph {part.name!r} is broken: {one.name} fails: {type(error).__name__}: {error}") from error
-        results.append(PassResult(one.name, dict(counts), time.perf_counter() - start))
-        left = _names(graph)
-        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
-        names = left
-    return results, list(removed.values())
+        yield one, PassResult(one.name, dict(counts), time.perf_counter() - start)
 
 
 def _names(graph: Graph) -> set[str]:

@@ -1,0 +1,39 @@
+"""A conversion step by step: the model as it is imported, and after each pass. What `verify` looks through for the pass that went wrong."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from mnnx.converter.frontends.onnx.importer import import_model
+from mnnx.converter.passes import each_pass
+from mnnx.converter.writer import lower
+from mnnx.schema.model import Graph, Model
+from mnnx.schema.records import Row
+
+if TYPE_CHECKING:
+    import onnx
+
+
+class Stage(Row):
+    """The model after the pass at `position` (0: before any), and how often each rewrite of the pass was applied."""
+
+    position: int
+    by_pass: str
+    counts: Mapping[str, int]
+    graphs: list[Graph]
+
+    def model(self) -> Model:
+        """The model, to be written to a file."""
+        return Model(self.graphs)
+
+
+def stages(source: str | os.PathLike | onnx.ModelProto, level: int, **options: Any) -> Iterator[Stage]:
+    """What a conversion of `source` with `level` and the other options of `convert` goes through: the model before the first pass, and
+    after each that changed something."""
+    graph = import_model(source).graph
+    yield Stage(0, "", {}, lower(graph))
+    for position, (one, result) in enumerate(each_pass(graph, level, **options), 1):
+        if result.total:
+            yield Stage(position, one.name, result.counts, lower(graph))
