@@ -15,6 +15,7 @@ import mnnx
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes import run_passes
 from mnnx.converter.report import ConversionReport
+from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
 from mnnx.schema.model import Model
@@ -73,6 +74,7 @@ def _convert(
     say("import", 0.0)
     imported = import_model(source)
     graph = imported.graph
+    check_rules(graph)
     before = count_ops(graph)
     say("optimize", 0.4)
     passes, removed = run_passes(graph, level)
