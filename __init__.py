@@ -38,6 +38,7 @@ _HOME = {
     "UnknownName": "mnnx.errors",
     "UnsupportedOperator": "mnnx.errors",
     "convert": "mnnx.converter.convert",
+    "extract": "mnnx.converter.extract",
     "register_backend": "mnnx.backends.backend",
     "version": "mnnx.interpreter.pymnn",
 }

@@ -15,6 +15,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import spec_of
 from mnnx.converter.passes.base import is_pure
 from mnnx.errors import ConversionError
+from mnnx.schema import dtypes
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 
 #: What is computed in advance, as planning does it too: shape arithmetic.
@@ -48,7 +49,8 @@ def _results(node: Node, inputs: Sequence[Spec | None]) -> Sequence[Spec | None]
     results = node.op.infer_all(*inputs)
     unknown = any(spec is None or spec.value is None for spec in results)
     small = sum(spec.size for spec in results if spec is not None) <= MOST_ELEMENTS
-    if not unknown or not small or any(spec is not None and spec.value is None for spec in inputs) or not host.supports(node.op):
+    computable = all(spec is None or (spec.value is not None and spec.dtype != dtypes.STRING) for spec in inputs)  # text may grow
+    if not unknown or not small or not computable or not host.supports(node.op):
         return results
     with np.errstate(all="ignore"):
         values = host.run(node.op, [None if spec is None else spec.value for spec in inputs])
