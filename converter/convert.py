@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import mnnx
 from mnnx.converter.graph import Graph
+from mnnx.converter.half_weights import check_kind, store_halves
 from mnnx.converter.passes import run_passes
 from mnnx.converter.report import ConversionReport
 from mnnx.converter.rule_check import check_rules
@@ -38,18 +39,21 @@ def convert(
     target: str | os.PathLike,
     *,
     level: int = 2,
+    weights: str = "float32",
     progress: Callable[[str, float], None] | None = None,
 ) -> ConversionReport:
     """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
 
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
-    a little. progress(stage, fraction) is called as the conversion goes on.
+    a little. weights: what large float32 weights are stored as, float32, float16 or bfloat16; all is computed in float32
+    all the same, and what 16 bits can't express stays as it is. progress(stage, fraction) is called as the conversion goes on.
 
     Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, a file of another format, a
     target that can't be written or is the source, or where memory or the package onnx is missing.
     """
     if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    check_kind(weights)
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
     _check_target(_path(target, "target"))
@@ -59,14 +63,14 @@ def convert(
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     say = progress or (lambda stage, fraction: None)
     try:
-        return _convert(source, target, level, say)
+        return _convert(source, target, level, weights, say)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
         raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
 
 
 def _convert(
-    source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, level: int, say: Callable[[str, float], None]
+    source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, level: int, weights: str, say: Callable[[str, float], None]
 ) -> ConversionReport:
     from mnnx.converter.frontends.onnx.importer import import_model
 
@@ -78,6 +82,8 @@ def _convert(
     before = count_ops(graph)
     say("optimize", 0.4)
     passes, removed = run_passes(graph, level)
+    if halves := store_halves(graph, weights):
+        passes.append(halves)
     say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)

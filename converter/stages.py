@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mnnx.converter.frontends.onnx.importer import import_model
+from mnnx.converter.half_weights import store_halves
 from mnnx.converter.passes import each_pass
 from mnnx.converter.writer import lower
 from mnnx.schema.model import Graph, Model
@@ -29,11 +30,13 @@ class Stage(Row):
         return Model(self.graphs)
 
 
-def stages(source: str | os.PathLike | onnx.ModelProto, level: int, **options: Any) -> Iterator[Stage]:
-    """What a conversion of `source` with `level` and the other options of `convert` goes through: the model before the first pass, and
-    after each that changed something."""
+def stages(source: str | os.PathLike | onnx.ModelProto, level: int, weights: str = "float32") -> Iterator[Stage]:
+    """What a conversion with these options of `convert` goes through: the model before the first pass, and after each that changed
+    something."""
     graph = import_model(source).graph
     yield Stage(0, "", {}, lower(graph))
-    for position, (one, result) in enumerate(each_pass(graph, level, **options), 1):
+    for position, (one, result) in enumerate(each_pass(graph, level), 1):
         if result.total:
             yield Stage(position, one.name, result.counts, lower(graph))
+    if halves := store_halves(graph, weights):
+        yield Stage(position + 1, halves.name, halves.counts, lower(graph))

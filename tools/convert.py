@@ -32,6 +32,14 @@ _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "wr
 @click.argument("source")
 @click.argument("target")
 @LEVEL
+@click.option(
+    "--weights",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="What large float32 weights are stored as. Products are computed in float32 all the same.",
+)
+@click.option("--fp16", "weights", flag_value="float16", help="The same as --weights float16: a file of half the size.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
@@ -41,7 +49,7 @@ _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "wr
     is_flag=True,
     help="Then compare what TARGET computes on random inputs with a reference; exit status 1 where it differs. See `mnnx verify`.",
 )
-def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as_json: bool, is_verified: bool) -> None:
+def command(source: str, target: str, level: int, weights: str, verbose: bool, quiet: bool, as_json: bool, is_verified: bool) -> None:
     """Convert the ONNX model SOURCE into the file TARGET (.mnnx), which replaces one of that name whole or not at all.
 
     This `convert` is mnnx's. ImageMagick has a command of the same name.
@@ -54,8 +62,8 @@ def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as
     from mnnx.tools.tables import print_json
 
     with progress(quiet or as_json) as say:
-        report = mnnx.convert(source, target, level=level, progress=say)
-    verification = _verified(source, target, report) if is_verified else None
+        report = mnnx.convert(source, target, level=level, weights=weights, progress=say)
+    verification = _verified(source, target, report, weights) if is_verified else None
     if as_json:
         print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
     elif not quiet:
@@ -71,7 +79,7 @@ def command(source: str, target: str, level: int, verbose: bool, quiet: bool, as
             raise SystemExit(1)
 
 
-def _verified(source: str, target: str, report: ConversionReport) -> Verification:
+def _verified(source: str, target: str, report: ConversionReport, weights: str) -> Verification:
     """What comparing the target with references gives; raises InputError where an input has an open dim other than its batch."""
     from mnnx.errors import InputError
     from mnnx.tools.comparison import Bounds
@@ -84,7 +92,9 @@ def _verified(source: str, target: str, report: ConversionReport) -> Verificatio
                 f"{target} is written, but not verified: the input {name!r} has open dims. Give their sizes: "
                 f"mnnx verify {shlex.quote(source)} --shape {name}={','.join('SIZE' if not isinstance(d, int) else str(d) for d in dims)}"
             )
-    return Verifier(source, report.level, Bounds()).verify(Path(target), FeedOptions({}, {}, {}, 0, {}))
+    bounds = {"float32": Bounds(), "float16": Bounds(rtol=1e-2), "bfloat16": Bounds(rtol=5e-2)}[weights]
+    options = {} if weights == "float32" else {"weights": weights}
+    return Verifier(source, report.level, bounds, options=options).verify(Path(target), FeedOptions({}, {}, {}, 0, {}))
 
 
 @contextmanager

@@ -307,6 +307,18 @@ def test_inputs_that_are_left_out_behind_the_others_dont_count(session_of) -> No
     assert session_of(_model(helper.make_node("Neg", ["x", "", ""], ["y", ""]))).run({"x": np.ones(2, np.float32)})["y"][0] == -1
 
 
+def test_opsets_begin_with_1(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    model.opset_import[0].version = 0
+    with pytest.raises(mnnx.ConversionError, match="uses opset 0, which there isn't"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+def test_a_split_into_another_number_of_outputs(tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=r"\(Split, opset 18\): num_outputs is 0, but it has 1 outputs"):
+        mnnx.convert(_model(helper.make_node("Split", ["x"], ["y"], num_outputs=0)), tmp_path / "m.mnnx")
+
+
 @pytest.mark.parametrize("what", ["input", "output"])
 def test_a_name_is_given_once(what: str, tmp_path: Path) -> None:
     model = _model(helper.make_node("Neg", ["x"], ["y"]))

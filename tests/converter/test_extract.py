@@ -10,7 +10,8 @@ import pytest
 
 import mnnx
 
-MODEL = """<ir_version: 8, opset_import: ["": 17]> g (float[N, 3] x, float[3] z) => (float[N, 4] y, float[N, 3] b, float[A, 3] left, float[B, 3] right)
+MODEL = """<ir_version: 8, opset_import: ["": 17]>
+    g (float[N, 3] x, float[3] z) => (float[N, 4] y, float[N, 3] b, float[A, 3] left, float[B, 3] right)
     <float[3, 4] w = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, float two = {2}>
     { a = Add(x, z)
       b, unused = Dropout(a)

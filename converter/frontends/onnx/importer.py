@@ -58,6 +58,8 @@ def import_model(source: str | os.PathLike | onnx.ModelProto) -> ImportedModel:
         raise ConversionError(
             f"the model uses opset {opsets['']}, but the installed onnx {onnx.__version__} knows up to {newest}; upgrade onnx"
         )
+    if opsets.get("", 1) < 1:
+        raise ConversionError(f"the model uses opset {opsets['']}, which there isn't: they begin with 1")
     if model.functions:
         model = functions.inlined(model)
     registry.load_all()
