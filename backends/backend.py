@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from mnnx.backends.blocked import tensor_bytes
+from mnnx.backends.expansion import origin
 from mnnx.backends.mapped import forget_pages
 from mnnx.backends.prepared import PreparedWeights
 from mnnx.backends.tensor import DeviceTensor
@@ -111,14 +112,15 @@ class SharedWeights:
 
     def get(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:
         """`pack(array)`, made at the first call for this array's memory and `key`, which names the way of packing."""
-        where = (key, array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        kept = origin(array)  # stays, so that its address stays its own
+        where = (key, kept.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
         with self.lock:
             if where not in self.packed:
-                found = None if self._prepared is None else self._prepared.find(key, array)
+                found = None if self._prepared is None else self._prepared.find(key, kept)
                 if found is None:
                     found = pack(array)
-                    forget_pages(array)
-                self.packed[where] = (array, found)  # the array stays, so that its address stays its own
+                    forget_pages(kept)
+                self.packed[where] = (kept, found)
             return self.packed[where][1]
 
 

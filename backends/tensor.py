@@ -50,6 +50,11 @@ class DeviceTensor:
     def dtype(self) -> np.dtype:
         return self.spec.dtype
 
+    def reshaped(self, spec: Spec) -> DeviceTensor:
+        """The same memory under another shape, for a plain tensor."""
+        constant = None if self.constant is None else self.constant.reshape(spec.shape)
+        return DeviceTensor(self.name, spec, self.backend, self.memory, self.offset, constant)
+
     def copy_from_host(self, array: np.ndarray) -> None:
         """Writes `array` (this tensor's dtype and shape) to the device."""
         self.backend.upload(array, self)

@@ -17,8 +17,10 @@ from mnnx.converter.dump import PassDump
 from mnnx.converter.explain import Explainer
 from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.graph import Graph
+from mnnx.converter.half_weights import check_kind, store_halves
 from mnnx.converter.passes import check_names, run_passes
 from mnnx.converter.report import ConversionReport
+from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
 from mnnx.schema.model import Dim, Model
@@ -41,6 +43,7 @@ def convert(
     target: str | os.PathLike,
     *,
     level: int = 2,
+    weights: str = "float32",
     input_shapes: Mapping[str, Sequence[Dim]] | None = None,
     dims: Mapping[str, int] | None = None,
     disable_passes: Iterable[str] = (),
@@ -51,8 +54,10 @@ def convert(
     """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
 
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
-    a little. input_shapes: input name → its shape, and dims: the name of a dim → its size, fix what the model leaves open; None, -1 or
-    "?" leave a dim as it is, and what isn't given keeps its name. progress(stage, fraction) is called as the conversion goes on.
+    a little. weights: what large float32 weights are stored as, float32, float16 or bfloat16; all is computed in float32 all the same,
+    and what 16 bits can't express stays as it is. input_shapes: input name → its shape, and dims: the name of a dim → its size, fix what
+    the model leaves open; None, -1 or "?" leave a dim as it is, and what isn't given keeps its name. progress(stage, fraction) is called
+    as the conversion goes on.
 
     For finding faults: disable_passes: names of passes that don't run. dump_passes: a folder, made where there is none, for the graph as
     text as it is imported and after each pass. explain: the name of a node or of its result, or an op type; the report's `explanations`
@@ -63,9 +68,10 @@ def convert(
     """
     if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    check_kind(weights)
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
-    options = _Options(level, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
+    options = _Options(level, weights, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
     _check_target(_path(target, "target"))
     if not hasattr(source, "SerializeToString"):
         _check_source(_path(source, "source"), Path(target))
@@ -84,6 +90,7 @@ class _Options:
     """How to convert, checked."""
 
     level: int
+    weights: str
     fixed: FixedShapes
     disabled: frozenset[str]
     dump_passes: str | os.PathLike | None
@@ -102,12 +109,15 @@ def _convert(
     say("import", 0.0)
     imported = import_model(source, options.fixed)
     graph = imported.graph
+    check_rules(graph)
     before = count_ops(graph)
     say("optimize", 0.4)
     explainer = None if options.explain is None else Explainer(options.explain, graph)
     dump = None if options.dump_passes is None else PassDump(options.dump_passes, graph)
     watchers = [watcher for watcher in (explainer, dump) if watcher is not None]
     passes, removed = run_passes(graph, options.level, options.disabled, watchers)
+    if halves := store_halves(graph, options.weights):
+        passes.append(halves)
     say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)

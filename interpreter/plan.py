@@ -173,8 +173,10 @@ class Planner:
                 return False
             values = [value for i, value in zip(node.outputs, values, strict=False) if i >= 0]
         for (index, _), value in zip(outputs, values, strict=True):
-            self.values.specs[index] = Spec.of(value)
-            if index not in self.values.constants:
+            if index in self.values.constants:
+                self.values.spec(index)
+            else:
+                self.values.specs[index] = Spec.of(value)
                 self.values.known[index] = value
         return True
 

@@ -12,15 +12,22 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.backends.backend import Backend, SharedWeights, Specs
+from mnnx.backends.expansion import Expansion
 from mnnx.backends.prepared import PreparedWeights
 from mnnx.errors import BackendError, LimitExceeded
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.faults import blaming
+from mnnx.schema import dtypes
 from mnnx.schema.model import Graph, Model, Node, Value
 from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.cast import Cast
 
 if TYPE_CHECKING:
     from mnnx.backends.tuning import Tuner
+
+
+#: What weights may be stored in beside float32.
+HALVES = ("float16", "bfloat16")
 
 
 def evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
@@ -31,11 +38,21 @@ def evaluate(node: Node, inputs: Sequence[Any]) -> tuple[Any, ...]:
         return host.run(node.op, list(inputs))
 
 
+def _expands(node: Node) -> bool:
+    """Whether it is a Cast to float32, which is nothing but another form of a weight that is stored in 16 bits."""
+    return isinstance(node.op, Cast) and node.op.to == np.float32 and node.outputs[0] >= 0
+
+
 class SharedConstants:
     """Results of nodes whose inputs are all constants, computed once per model, by the value of the model that each one is."""
 
     def __init__(self) -> None:
-        self.arrays: WeakKeyDictionary[Value, np.ndarray] = WeakKeyDictionary()
+        self.arrays: WeakKeyDictionary[Value, np.ndarray | Expansion] = WeakKeyDictionary()
+        self._expansions: dict[int, Expansion] = {}  # by id of the half array, which they hold
+
+    def expansion(self, half: np.ndarray) -> Expansion:
+        """The one expansion of a half array of the model."""
+        return self._expansions.setdefault(id(half), Expansion(half))
 
 
 class LoadedModel:
@@ -131,10 +148,14 @@ class Runtime:
     def constant(self, graph: Graph, index: int) -> np.ndarray | None:
         """The array of a constant value, one computed from constants included; None for what is computed at run time."""
         array = graph.values[index].constant
-        return array if array is not None else self._constants.arrays.get(graph.values[index])
+        found = array if array is not None else self._constants.arrays.get(graph.values[index])
+        return found.array() if isinstance(found, Expansion) else found
 
     def fold(self, graph: Graph, node: Node) -> list[Any]:
         """The outputs of a node whose inputs are all constants."""
+        if _expands(node) and (half := graph.values[node.inputs[0]].constant) is not None and dtypes.name(half.dtype) in HALVES:
+            self._constants.arrays[graph.values[node.outputs[0]]] = self._constants.expansion(half)
+            return [self.constant(graph, node.outputs[0])]
         known = [None if i < 0 else self.constant(graph, i) for i in node.outputs]
         if any(array is None and i >= 0 for array, i in zip(known, node.outputs, strict=True)):
             results = evaluate(node, [None if i < 0 else self.constant(graph, i) for i in node.inputs])

@@ -8,6 +8,7 @@ import numpy as np
 
 from mnnx.backends.backend import Backend
 from mnnx.backends.blocked import tensor_bytes
+from mnnx.backends.expansion import ExpandedSpec, find
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.interpreter.runtime import Runtime
 from mnnx.schema.model import Graph
@@ -37,6 +38,7 @@ class Values:
         self.layouts: dict[int, int] = {}
         self.views: dict[int, tuple[int, int]] = {}
         self._originals: list[int] = []  # of copies
+        self._held: list[np.ndarray] = []  # expanded weights stay while a plan is made, so that they are expanded once for it
         self.specs.update((i, tensor.spec) for i, tensor in self.tensors.items())
         self.specs.update((i, Spec.of(array)) for i, array in self.known.items())
 
@@ -49,7 +51,9 @@ class Values:
             if constant is None:
                 raise KeyError(index)
             self.constants.add(index)
-            self.specs[index] = Spec.of(constant)
+            expansion = find(constant)
+            self._held.append(constant)
+            self.specs[index] = Spec.of(constant) if expansion is None else ExpandedSpec(expansion)
         return self.specs[index]
 
     def add_copy(self, index: int, layout: int) -> int:

@@ -23,7 +23,7 @@ from mnnx.errors import ModelFormatError
 from mnnx.schema import attributes, dtypes, layout
 from mnnx.schema.hashing import blake2b
 from mnnx.schema.model import Dim, Graph, Model, Node, RemovedValue, Value
-from mnnx.schema.ops.base import find
+from mnnx.schema.ops.base import OPS, find
 from mnnx.schema.walk import Damage, Walk
 
 #: NumPy counts bytes in 64 bits.
@@ -313,7 +313,7 @@ class _Reader:
         op = find(op_name)
         where = f"node {name!r} ({op_name})"
         if op is None:
-            raise Damage(f"{where}: this mnnx doesn't know the operator; a newer one may")
+            raise Damage(f"{where}: {_unknown(op_name)}")
         count = len(values)
         for place in inputs:
             if place != -1 and (not 0 <= place < count or not made[place]):
@@ -355,6 +355,17 @@ class _Reader:
         if self._depths[parent] > layout.MAX_DEPTH:
             raise Damage(f"subgraphs are nested more than {layout.MAX_DEPTH} deep")
         return graph
+
+
+def _unknown(op_name: str) -> str:
+    """What to do about an op that isn't registered."""
+    domain = op_name.rpartition("::")[0]
+    if not domain or domain in {name.rpartition("::")[0] for name in OPS}:
+        return "this mnnx doesn't know the operator; a newer one may"
+    return (
+        f"nobody has registered this operator of {domain}: import the module that defines it before the model is opened, or install its "
+        "package, which has an entry point mnnx.ops"
+    )
 
 
 def _brief(dims: Sequence[int]) -> str:

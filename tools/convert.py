@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +16,7 @@ from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
     from mnnx.converter.report import ConversionReport
+    from mnnx.tools.verification import Verification
 
 LEVEL = click.option(
     "--level",
@@ -75,13 +78,28 @@ def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) 
 @click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
 @click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
 @click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List the passes, and leave.")
+@click.option(
+    "--weights",
+    type=click.Choice(["float32", "float16", "bfloat16"]),
+    default="float32",
+    show_default=True,
+    help="What large float32 weights are stored as. Products are computed in float32 all the same.",
+)
+@click.option("--fp16", "weights", flag_value="float16", help="The same as --weights float16: a file of half the size.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option(
+    "--verify",
+    "is_verified",
+    is_flag=True,
+    help="Then compare what TARGET computes on random inputs with a reference; exit status 1 where it differs. See `mnnx verify`.",
+)
 def command(
     source: str,
     target: str,
     level: int,
+    weights: str,
     input_shapes: dict[str, tuple[int | str | None, ...]],
     sizes: list[tuple[str, int]],
     disable_passes: tuple[str, ...],
@@ -90,6 +108,7 @@ def command(
     verbose: bool,
     quiet: bool,
     as_json: bool,
+    is_verified: bool,
 ) -> None:
     """Convert the ONNX model SOURCE into the file TARGET (.mnnx), which replaces one of that name whole or not at all.
 
@@ -102,17 +121,44 @@ def command(
     import mnnx
     from mnnx.tools.tables import print_json
 
-    passes = {"disable_passes": disable_passes, "dump_passes": dump_passes, "explain": explain}
+    options = {"input_shapes": input_shapes, "dims": dict(sizes), "disable_passes": disable_passes}
+    watching = {"dump_passes": dump_passes, "explain": explain}
     with progress(quiet or as_json) as say:
-        report = mnnx.convert(source, target, level=level, input_shapes=input_shapes, dims=dict(sizes), **passes, progress=say)
+        report = mnnx.convert(source, target, level=level, weights=weights, **options, **watching, progress=say)
+    verification = _verified(source, target, report, weights, options) if is_verified else None
     if as_json:
-        print_json(as_dict(report))
+        print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
     elif not quiet:
         if verbose and (details := report.details()):
             click.echo(details)
         if explain is not None:
             click.echo(report.explanation())
         click.echo(str(report))
+    if verification:
+        if not as_json and not (quiet and verification.equal):
+            from mnnx.tools.verify import print_verification
+
+            print_verification(source, verification)
+        if not verification.equal:
+            raise SystemExit(1)
+
+
+def _verified(source: str, target: str, report: ConversionReport, weights: str, options: dict[str, Any]) -> Verification:
+    """What comparing the target with references gives; raises InputError where an input has an open dim other than its batch."""
+    from mnnx.errors import InputError
+    from mnnx.tools.comparison import Bounds
+    from mnnx.tools.feeds import FeedOptions
+    from mnnx.tools.verification import Verifier
+
+    for name, dims in report.dynamic_dims.items():
+        if not all(isinstance(dim, int) for dim in dims[1:]):
+            raise InputError(
+                f"{target} is written, but not verified: the input {name!r} has open dims. Give their sizes: "
+                f"mnnx verify {shlex.quote(source)} --shape {name}={','.join('SIZE' if not isinstance(d, int) else str(d) for d in dims)}"
+            )
+    bounds = {"float32": Bounds(), "float16": Bounds(rtol=1e-2), "bfloat16": Bounds(rtol=5e-2)}[weights]
+    changed = {key: value for key, value in (options | {"weights": "" if weights == "float32" else weights}).items() if value}
+    return Verifier(source, report.level, bounds, options=changed).verify(Path(target), FeedOptions({}, {}, {}, 0, {}))
 
 
 @contextmanager

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,21 +22,42 @@ if TYPE_CHECKING:
 @click.argument("model")
 @shape_options
 @click.option("--nodes", is_flag=True, help="List every op with its attributes, inputs and outputs.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
-def command(model: str, feeds: FeedOptions, nodes: bool, as_json: bool) -> None:
+@click.option("--json", "form", flag_value="json", help="Print JSON instead of tables.")
+@click.option("--msgpack", "form", flag_value="msgpack", help="Write the same as MessagePack, for programs, to a file or a pipe.")
+@click.option("--text", "form", flag_value="text", help="Print the graph as text, one line for each op, which can be compared by lines.")
+def command(model: str, feeds: FeedOptions, nodes: bool, form: str | None) -> None:
     """Say what is in MODEL (.mnnx, or .onnx, which is then converted): inputs, outputs, ops, weights, metadata, and, where all input
     shapes are known, FLOPs and the memory plan, as far as shapes don't depend on data."""
+    from mnnx.tools import tables
     from mnnx.tools.models import opened
-    from mnnx.tools.tables import print_json
 
+    pack = _packer() if form == "msgpack" else None
     with opened(model) as interpreter:
+        if form == "text":
+            from mnnx.schema.graph_text import GraphText
+
+            click.echo(GraphText().of(interpreter.model.graphs[0]), nl=False)
+            return
         report = {"model": model} | describe(interpreter.model) | {"plan": _plan(interpreter, feeds)}
         if nodes:
             report["nodes"] = [row for graph in interpreter.model.graphs for row in _nodes(graph)]
-    if as_json:
-        print_json(report)
+    if pack is not None:
+        click.echo(pack(tables.strict(report)), nl=False)
+    elif form == "json":
+        tables.print_json(report)
     else:
         _print(report)
+
+
+def _packer() -> Callable[[Any], bytes]:
+    """msgpack's packb. Raises MnnxError where the package is missing, click.UsageError where the bytes would go to a terminal."""
+    try:
+        from msgpack import packb
+    except ImportError as error:
+        raise MnnxError("--msgpack needs the package msgpack, which isn't installed: pip install 'mnnx[msgpack]'") from error
+    if sys.stdout.isatty():
+        raise click.UsageError("--msgpack writes bytes, which a terminal can't show: redirect them to a file or another program")
+    return packb
 
 
 def describe(model: Model) -> dict[str, Any]:

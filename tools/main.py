@@ -19,6 +19,7 @@ COMMANDS = {
     "convert": "Convert an ONNX model into an .mnnx file.",
     "run": "Run a model once and say what comes out.",
     "inspect": "Say what is in a model: inputs, outputs, ops, weights, memory.",
+    "extract": "Make a model of the part between named tensors.",
     "verify": "Compare what a model computes with a reference.",
     "benchmark": "Measure how fast a model starts and runs.",
     "profile": "Measure how long each op of a model takes.",

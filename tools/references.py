@@ -18,15 +18,16 @@ class ReferenceFailed(MnnxError):
     """The reference can't load or run the model."""
 
 
-def choose_reference(name: str, path: str) -> Reference:
-    """The reference `name` (onnxruntime, onnx, or auto: the first that is installed) on the ONNX file `path`."""
+def choose_references(name: str, path: str) -> list[Reference]:
+    """The reference `name` (onnxruntime or onnx) on the ONNX file `path`; auto: those that are installed, the one to prefer first."""
+    installed = importlib.util.find_spec("onnxruntime") is not None
     if name == "auto":
-        name = "onnxruntime" if importlib.util.find_spec("onnxruntime") else "onnx"
+        return [*([_OnnxRuntime(path)] if installed else []), _Onnx(path)]
     if name == "onnx":
-        return _Onnx(path)
-    if not importlib.util.find_spec("onnxruntime"):
+        return [_Onnx(path)]
+    if not installed:
         raise ReferenceFailed("onnxruntime isn't installed: pip install onnxruntime, or use --reference onnx")
-    return _OnnxRuntime(path)
+    return [_OnnxRuntime(path)]
 
 
 class Reference(ABC):
@@ -36,10 +37,13 @@ class Reference(ABC):
 
     def __init__(self, path: str):
         self.path = path
+
+    @functools.cached_property
+    def proto(self) -> onnx.ModelProto:
         try:
-            self.proto = onnx.load(path)
+            return onnx.load(self.path)
         except Exception as error:  # protobuf has a zoo of parse errors without a common base
-            raise ConversionError(f"{path} can't be read with its weights: {error}") from error
+            raise ConversionError(f"{self.path} can't be read with its weights: {error}") from error
 
     def run(self, feed: Mapping[str, Any], names: Sequence[str] | None = None) -> dict[str, Any]:
         """The model's outputs, or the tensors of its main graph that are named. Raises ReferenceFailed."""

@@ -48,14 +48,15 @@ def print_pairs(rows: Iterable[tuple[str, Any]]) -> None:
 
 def print_json(value: Any) -> None:
     """Prints strict JSON: NaN and infinities, which JSON doesn't have, become null."""
-    click.echo(json.dumps(_strict(value), indent=2, ensure_ascii=False))
+    click.echo(json.dumps(strict(value), indent=2, ensure_ascii=False))
 
 
-def _strict(value: Any) -> Any:
+def strict(value: Any) -> Any:
+    """A value made of dicts with str keys, lists, strings, numbers and None only; NaN and infinities become None."""
     if isinstance(value, dict):
-        return {str(key): _strict(item) for key, item in value.items()}
+        return {str(key): strict(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_strict(item) for item in value]
+        return [strict(item) for item in value]
     if isinstance(value, float):
         return value if value - value == 0 else None
     return value

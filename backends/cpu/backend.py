@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from mnnx.backends import expansion as expansions
 from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
 from mnnx.backends.blocked import block, unblock
 from mnnx.backends.cpu import creators, kernel_bundles
@@ -81,6 +82,8 @@ class CpuBackend(Backend):
     def constant(self, name: str, array: np.ndarray) -> DeviceTensor:
         if not array.flags.c_contiguous or address_of(array) % array.dtype.itemsize:
             array = self.packed("contiguous", array, aligned_copy)
+        if (expansion := expansions.find(array)) is not None:
+            return expansions.ExpandedTensor(name, Spec(array.dtype, array.shape), self, expansion)
         return DeviceTensor(name, Spec(array.dtype, array.shape), self, array.reshape(-1).view(np.uint8), 0, array)
 
     def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], Any]) -> Any:

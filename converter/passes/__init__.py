@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from mnnx.converter.graph import Graph
@@ -96,6 +96,18 @@ def run_passes(
     results: list[PassResult] = []
     removed: dict[str, RemovedValue] = {}
     names = _names(graph)
+    for one, result in each_pass(graph, level, disabled, watchers):
+        results.append(result)
+        left = _names(graph)
+        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
+        names = left
+    return results, list(removed.values())
+
+
+def each_pass(
+    graph: Graph, level: int, disabled: Collection[str] = (), watchers: Sequence[Watcher] = ()
+) -> Iterator[tuple[Pass, PassResult]]:
+    """Runs the passes of a level one by one, but for the `disabled` ones; gives each, and what it did, when it has run."""
     for number, one in enumerate(all_passes(), 1):
         if one.level > level or one.name in disabled:
             why = "it is disabled" if one.name in disabled else f"it runs from level {one.level} on"
@@ -113,13 +125,10 @@ def run_passes(
                 raise
             except Exception as error:  # a pass may rely on what holds for every legal graph
                 raise ConversionError(f"the graph {part.name!r} is broken: {one.name} fails: {type(error).__name__}: {error}") from error
-        results.append(PassResult(one.name, dict(counts), time.perf_counter() - start))
+        result = PassResult(one.name, dict(counts), time.perf_counter() - start)
         for watcher in watchers:
             watcher.after(number, one, graph)
-        left = _names(graph)
-        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
-        names = left
-    return results, list(removed.values())
+        yield one, result
 
 
 def _names(graph: Graph) -> set[str]:

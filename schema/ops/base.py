@@ -17,7 +17,7 @@ from typing import Any, ClassVar, get_args, get_origin
 
 import numpy as np
 
-from mnnx.schema import dtypes
+from mnnx.schema import dtypes, plugins
 
 OPS: dict[str, type[Op]] = {}
 _DEFINITION = re.compile(rb'\n@op\("([^"]+)"\)')
@@ -188,7 +188,10 @@ def _coerce(value: Any, annotation: Any, where: str) -> Any:
 
 
 def op(name: str):
-    """Registers a definition under its canonical name: ONNX's own, or `domain::Name` for other domains (`mnnx::` for our fused ops)."""
+    """Registers a definition under its canonical name: ONNX's own, or `domain::Name` for other domains (`mnnx::` for our fused ops).
+
+    Raises ValueError for a name that is taken, or, in a module of another package, has no domain.
+    """
 
     def register(cls: type[Op]) -> type[Op]:
         cls.name = name
@@ -198,6 +201,10 @@ def op(name: str):
         cls.fields = {
             key: (annotation, getattr(cls, key, ...)) for key, annotation in annotations.items() if get_origin(annotation) is not ClassVar
         }
+        if any(isinstance(annotation, str) for annotation, _ in cls.fields.values()):
+            raise TypeError(f"{cls.__module__} defines the op {name}: it must not have `from __future__ import annotations`")
+        if not cls.__module__.startswith(f"{__package__}.") and (name in _homes() or "::" not in name):
+            raise ValueError(f"the op {name} of {cls.__module__} needs a name of its own, with a domain: 'com.example::Name'")
         if name in OPS:
             raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
         OPS[name] = cls
@@ -212,6 +219,8 @@ def find(name: str) -> type[Op] | None:
         module = _homes().get(name)
         if module is None:
             load_all()
+            if name not in OPS:
+                plugins.load("mnnx.ops")
         else:
             importlib.import_module(f"{__package__}.{module}")
     return OPS.get(name)

@@ -219,7 +219,7 @@ def test_a_function_op_with_too_many_inputs_is_named(tmp_path: Path) -> None:
     model = _model(helper.make_node("FlexAttention", ["q", "q", "q", "q"], ["y"], domain="ai.onnx.preview"))
     model.opset_import.append(helper.make_opsetid("ai.onnx.preview", 1))
     model.graph.input.append(helper.make_tensor_value_info("q", TensorProto.FLOAT, [1, 2, 3, 4]))
-    with pytest.raises(mnnx.ConversionError, match=r"node 'FlexAttention_0' .*has 4 inputs, the op takes 3"):
+    with pytest.raises(mnnx.ConversionError, match=r"node 'FlexAttention_0' .*has 4 inputs, the op has 3"):
         mnnx.convert(model, tmp_path / "m.mnnx")
 
 
@@ -252,4 +252,77 @@ def test_a_resize_without_scales_is_named(tmp_path: Path) -> None:
     model = _model(helper.make_node("Resize", ["x"], ["y"]))
     model.opset_import[0].version = 10
     with pytest.raises(mnnx.ConversionError, match=r"node 'Resize_0' \(Resize, opset 10\): needs the input scales"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+def _fixed(op_type: str, shape: list[int], *more: np.ndarray, **attributes: Any) -> onnx.ModelProto:
+    names = [f"w{i}" for i in range(len(more))]
+    x, y = helper.make_tensor_value_info("x", TensorProto.FLOAT, shape), onnx.ValueInfoProto(name="y")
+    weights = [numpy_helper.from_array(array, name) for name, array in zip(names, more, strict=True)]
+    graph = helper.make_graph([helper.make_node(op_type, ["x", *names], ["y"], **attributes)], "g", [x], [y], weights)
+    return helper.make_model(graph, opset_imports=OPSETS, ir_version=10)
+
+
+@pytest.mark.parametrize("level", range(4))
+@pytest.mark.parametrize(
+    ("model", "message"),
+    [
+        (_fixed("Conv", [2, 3], np.ones((2, 3, 3, 3), np.float32)), r"node 'Conv_0' \(Conv\) can't run on its inputs float32\[2, 3\], "),
+        (_fixed("MatMul", [2, 3], np.ones((4, 3), np.float32)), r"\(MatMul\) can't run on its inputs float32\[2, 3\], float32\[4, 3\]: "),
+        (_fixed("Add", [2], np.ones(2, np.int64)), r"\(Add\) can't run on its inputs float32\[2\], int64\[2\]: "),
+        (_fixed("Softmax", [2, 2], axis=7), r"\(Softmax\) can't run on its inputs float32\[2, 2\]: "),
+    ],
+    ids=["rank", "size", "dtype", "axis"],
+)
+def test_a_rule_that_fixed_shapes_break_is_told(model: onnx.ModelProto, message: str, level: int, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(model, tmp_path / "m.mnnx", level=level)
+
+
+def test_a_rule_is_checked_behind_shape_arithmetic(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[A, B] y) <int64[1] five = {5}>
+        { s = Shape(x) t = Add(s, s) r = Concat<axis = 0>(t, five) y = Reshape(x, r) }"""
+    with pytest.raises(mnnx.ConversionError, match=r"\(Reshape\) can't run on its inputs float32\[2, 3\], int64\[3\]"):
+        mnnx.convert(onnx.parser.parse_model(text), tmp_path / "m.mnnx", level=0)
+
+
+def test_a_rule_that_only_dead_code_breaks_is_no_error(tmp_path: Path) -> None:
+    text = """<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { z = MatMul(x, x) y = Neg(x) }"""
+    mnnx.convert(onnx.parser.parse_model(text), tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize(
+    ("node", "message"),
+    [
+        (helper.make_node("Neg", ["x"], ["y", "z"]), r"node 'Neg_0' \(Neg, opset 18\) has 2 outputs, the op has 1"),
+        (helper.make_node("MatMul", ["x", "x", "x"], ["y"]), r"\(MatMul, opset 18\) has 3 inputs, the op has 2"),
+    ],
+)
+def test_more_inputs_or_outputs_than_the_op_has(node: onnx.NodeProto, message: str, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(_model(node), tmp_path / "m.mnnx")
+
+
+def test_inputs_that_are_left_out_behind_the_others_dont_count(session_of) -> None:
+    assert session_of(_model(helper.make_node("Neg", ["x", "", ""], ["y", ""]))).run({"x": np.ones(2, np.float32)})["y"][0] == -1
+
+
+def test_opsets_begin_with_1(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    model.opset_import[0].version = 0
+    with pytest.raises(mnnx.ConversionError, match="uses opset 0, which there isn't"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+def test_a_split_into_another_number_of_outputs(tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=r"\(Split, opset 18\): num_outputs is 0, but it has 1 outputs"):
+        mnnx.convert(_model(helper.make_node("Split", ["x"], ["y"], num_outputs=0)), tmp_path / "m.mnnx")
+
+
+@pytest.mark.parametrize("what", ["input", "output"])
+def test_a_name_is_given_once(what: str, tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    values = getattr(model.graph, what)
+    values.append(values[0])
+    with pytest.raises(mnnx.ConversionError, match=f"it has 2 {what}s of the name"):
         mnnx.convert(model, tmp_path / "m.mnnx")

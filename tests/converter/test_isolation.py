@@ -63,10 +63,9 @@ def test_model_that_aborts_the_inference_of_onnx_does_not_end_the_process(tmp_pa
     { y = Conv(x, w) z = Slice(y, start, end, axis, step) }"""
     model = onnx.parser.parse_model(text)
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((1, 1, 5, 5), np.float32), "w"))
-    mnnx.convert(model, tmp_path / "m.mnnx")
+    with pytest.raises(mnnx.ConversionError, match="a window of 5 must fit"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
     assert "can't infer the shapes of this model: it ended the process" in caplog.text
-    with pytest.raises(mnnx.MnnxError, match="Conv"):
-        mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
 
 
 def test_model_of_the_caller_stays_as_it_is(tmp_path: Path) -> None:

@@ -13,6 +13,8 @@ import onnx
 import pytest
 
 import mnnx
+from mnnx.converter.frontends.onnx.registry import IMPORTERS
+from mnnx.schema.ops.arithmetic import Sub
 
 
 def _folder(path: Path) -> set[str]:
@@ -217,3 +219,30 @@ def test_a_pass_is_disabled_dumped_and_explained(mnnx_command, classifier: Path)
     assert "ops      5 → 5" in result.stdout
     assert "features" in (classifier.parent / "dump" / "00-import.txt").read_text()
     assert mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--disable-pass", "fusion").exit_code == 1
+
+
+SMALL = '<ir_version: 8, opset_import: ["": 17]> g (float[N, 3] x) => (float[N, 3] y) { s = Exp(x) y = Add(s, x) }'
+
+
+def test_verify_compares_the_file_that_was_written(mnnx_command, saved, tmp_path: Path) -> None:
+    target = tmp_path / "small.mnnx"
+    result = mnnx_command("convert", saved(SMALL), target, "--verify")
+    assert result.exit_code == 0
+    assert "all outputs agree" in result.stdout
+    assert mnnx_command("convert", saved(SMALL), target, "--verify", "--quiet").output == ""
+    report = json.loads(mnnx_command("convert", saved(SMALL), target, "--verify", "--json").stdout)
+    assert (report["verification"]["equal"], report["level"]) == (True, 2)
+
+
+def test_a_conversion_that_isnt_right_has_the_exit_status_1(mnnx_command, saved, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setitem(IMPORTERS, ("", "Add"), lambda node, *inputs: Sub())
+    result = mnnx_command("convert", saved(SMALL), tmp_path / "small.mnnx", "--verify", "--quiet")
+    assert result.exit_code == 1
+    assert "the first wrong op, without optimization, makes 'y', made by the Add node" in result.stdout
+
+
+def test_verify_with_open_dims_says_how_to(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    result = mnnx_command("convert", classifier, tmp_path / "c.mnnx", "--verify")
+    assert result.exit_code == 1
+    assert "c.mnnx is written, but not verified: the input 'image' has open dims" in result.stderr
+    assert "--shape image=SIZE,3,SIZE,SIZE" in result.stderr

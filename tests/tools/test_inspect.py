@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
+
+import mnnx
 
 
 def test_says_what_a_model_holds(mnnx_command, classifier: Path) -> None:
@@ -67,3 +71,48 @@ def test_a_missing_file_is_an_error(mnnx_command, name: str) -> None:
     result = mnnx_command("inspect", name)
     assert result.exit_code == 1
     assert name in result.stderr
+
+
+def test_text_has_one_line_for_each_value_and_op(mnnx_command, saved, tmp_path: Path) -> None:
+    weights = ", ".join(map(str, range(12)))
+    source = saved(
+        f"""<ir_version: 8, opset_import: ["": 17]> small (float[N, 3] x) => (float[N, 4] y)
+        <float[3, 4] w = {{{weights}}}, float one = {{1}}> {{ p = MatMul(x, w) y = Add(p, one) }}"""
+    )
+    mnnx.convert(source, tmp_path / "m.mnnx", level=0)
+    text = mnnx_command("inspect", tmp_path / "m.mnnx", "--text").stdout
+    lines = text.splitlines()
+    assert lines[:2] == ["graph small", "input   x: float32[N, 3]"]
+    assert "constant one: float32[] = 1.0" in lines
+    assert any(re.fullmatch(r"constant w: float32\[3, 4\] #[0-9a-f]{8}", line) for line in lines)
+    assert lines[-3:] == [
+        "p: float32[N, 4] = MatMul(x, w)  # node MatMul_0",
+        "y: float32[N, 4] = Add(p, one)  # node Add_1",
+        "output  y",
+    ]
+    assert mnnx_command("inspect", tmp_path / "m.mnnx", "--text").stdout == text
+
+
+def test_text_shows_subgraphs_behind_their_node(mnnx_command, saved) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] y)
+        { y = If (c) <then_branch = t () => (float[2] u) { u = Neg(x) }, else_branch = e () => (float[2] v) { v = Exp(x) }> }"""
+    )
+    lines = mnnx_command("inspect", source, "--text").stdout.splitlines()
+    place = next(i for i, line in enumerate(lines) if "= If(" in line)
+    assert lines[place + 1].strip() == "then_branch:"
+    assert [line.strip().split(" = ")[-1].split("(")[0] for line in lines if " = " in line] == ["If", "Neg", "Exp"]
+    assert all(line.startswith("    ") for line in lines[place + 1 : place + 11])
+
+
+def test_msgpack_holds_the_same_as_json(mnnx_command, classifier: Path) -> None:
+    msgpack = pytest.importorskip("msgpack")
+    packed = mnnx_command("inspect", classifier, "--msgpack", "--nodes").stdout_bytes
+    assert msgpack.unpackb(packed) == json.loads(mnnx_command("inspect", classifier, "--json", "--nodes").stdout)
+
+
+def test_without_msgpack_the_error_says_what_to_install(mnnx_command, classifier: Path, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgpack", None)
+    result = mnnx_command("inspect", classifier, "--msgpack")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "pip install 'mnnx[msgpack]'" in result.stderr

@@ -145,11 +145,7 @@ def _flat(spec: Spec | None) -> Spec | None:
 
 
 def _flat_tensor(tensor: DeviceTensor | None) -> DeviceTensor | None:
-    if tensor is None:
-        return None
-    spec = _flat(tensor.spec)
-    constant = None if tensor.constant is None else tensor.constant.reshape(spec.shape)
-    return DeviceTensor(tensor.name, spec, tensor.backend, tensor.memory, tensor.offset, constant)
+    return None if tensor is None else tensor.reshaped(_flat(tensor.spec))
 
 
 class DepthwiseExecution(_Base):

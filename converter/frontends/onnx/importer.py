@@ -62,6 +62,8 @@ def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes
         raise ConversionError(
             f"the model uses opset {opsets['']}, but the installed onnx {onnx.__version__} knows up to {newest}; upgrade onnx"
         )
+    if opsets.get("", 1) < 1:
+        raise ConversionError(f"the model uses opset {opsets['']}, which there isn't: they begin with 1")
     if model.functions:
         model = functions.inlined(model)
     registry.load_all()
@@ -252,6 +254,7 @@ class _GraphImport:
     def import_node(self, proto: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = _domain(proto.domain)
         opset = opsets.get(domain, 1)
+        soundness.check_arity(proto, opset, name)
         inputs = [self.lookup(i, f"node {name!r} ({proto.op_type})") if i else None for i in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
@@ -306,8 +309,6 @@ class _GraphImport:
 
     def _expand(self, node: OnnxNode, body: onnx.FunctionProto) -> None:
         """Imports a function's nodes in a scope of their own, with the node's inputs and attributes put in."""
-        if len(node.inputs) > len(body.input):
-            node.fail(f"has {len(node.inputs)} inputs, the op takes {len(body.input)}")
         given = [*node.inputs, *[None] * (len(body.input) - len(node.inputs))]
         scope = {name: value for name, value in zip(body.input, given, strict=True) if value is not None}
         absent = set(body.input) - set(scope)

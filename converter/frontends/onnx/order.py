@@ -13,7 +13,7 @@ def in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     # Of several Constant nodes with one output the last counts, as for initializers; exporters have written such models.
     nodes = [n for i, n in enumerate(graph.node) if n.op_type != "Constant" or not n.output or makers.get(n.output[0]) == i]
     makers = {output: index for index, node in enumerate(nodes) for output in node.output if output}
-    needs = [{makers[name] for name in _used(node) if name in makers} - {index} for index, node in enumerate(nodes)]
+    needs = [{makers[name] for name in used(node) if name in makers} - {index} for index, node in enumerate(nodes)]
     if all(max(need, default=-1) < index for index, need in enumerate(needs)):
         return nodes
     ordered: list[int] = []
@@ -35,11 +35,11 @@ def in_order(graph: onnx.GraphProto) -> list[onnx.NodeProto]:
     return [nodes[index] for index in ordered]
 
 
-def _used(node: onnx.NodeProto) -> Iterator[str]:
+def used(node: onnx.NodeProto) -> Iterator[str]:
     """Names that a node uses, those that its subgraphs take from outside included."""
     yield from node.input
     for attribute in node.attribute:
         for graph in [attribute.g] if attribute.HasField("g") else attribute.graphs:
             own = {i.name for i in [*graph.input, *graph.initializer]} | {o for inner in graph.node for o in inner.output}
-            yield from (name for inner in graph.node for name in _used(inner) if name not in own)
+            yield from (name for inner in graph.node for name in used(inner) if name not in own)
             yield from (output.name for output in graph.output if output.name not in own)

@@ -17,6 +17,7 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+from mnnx.schema import plugins
 from mnnx.schema.ops.base import Op
 
 #: (domain, op type) → importer; the domain "ai.onnx" is "".
@@ -57,9 +58,11 @@ def written_as(domain: str, op_type: str) -> str | None:
 
 
 def load_all() -> dict[tuple[str, str], Callable[..., Any]]:
-    """All importers."""
+    """All importers, those of entry points included."""
     import mnnx.converter.frontends.onnx as package
 
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
+    for group in ("mnnx.ops", "mnnx.importers"):
+        plugins.load(group)
     return IMPORTERS

@@ -51,4 +51,6 @@ def split(node: OnnxNode, data: Value, sizes: Value | None = None):
     if sizes is None and node.has("split"):  # opset 1 … 12
         sizes = node.constant(node.attribute("split", tuple[int, ...]), "int64")
     parts = len(node.output_names)
+    if node.attribute("num_outputs", int, parts) != parts:
+        node.fail(f"num_outputs is {node.attribute('num_outputs', int)}, but it has {parts} outputs")
     return node.add(ops.Split(num_outputs=parts, axis=node.attribute("axis", int, 0)), data, sizes, outputs=parts)

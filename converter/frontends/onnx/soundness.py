@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator
 
 import onnx
 
@@ -13,8 +16,10 @@ from mnnx.schema import dtypes
 def check(model: onnx.ModelProto) -> None:
     """Raises ConversionError naming what is damaged."""
     _check_names(opset.domain for opset in model.opset_import)
+    _check_unique("output", model.graph.output)
     for graph in graphs(model.graph):
         _check_names(_names(graph))
+        _check_unique("input", graph.input)
         for info in [*graph.input, *graph.output, *graph.value_info]:
             _check_type(info.name, info.type)
         for tensor in graph.initializer:
@@ -30,6 +35,31 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
         for attribute in node.attribute:
             if attribute.HasField("g"):
                 yield from graphs(attribute.g)
+
+
+def check_arity(proto: onnx.NodeProto, opset: int, name: str) -> None:
+    """Raises ConversionError where a node has more inputs or outputs than its op has at all. (Of fewer its importer tells.)"""
+    most_inputs, most_outputs = _most(proto.op_type, proto.domain, opset)
+    for what, given, most in (("inputs", proto.input, most_inputs), ("outputs", proto.output, most_outputs)):
+        count = max((place for place, value in enumerate(given, 1) if value), default=0)
+        if count > most:
+            raise ConversionError(f"node {name!r} ({proto.op_type}, opset {opset}) has {count} {what}, the op has {most}")
+
+
+@functools.cache
+def _most(op_type: str, domain: str, opset: int) -> tuple[float, float]:
+    """The most inputs and outputs of an op that onnx knows."""
+    try:
+        schema = onnx.defs.get_schema(op_type, opset, "" if domain == "ai.onnx" else domain)
+    except onnx.defs.SchemaError:
+        return math.inf, math.inf
+    return schema.max_input, schema.max_output
+
+
+def _check_unique(what: str, values: Iterable[onnx.ValueInfoProto]) -> None:
+    for name, count in Counter(value.name for value in values).items():
+        if count > 1:
+            raise ConversionError(f"the model is broken: it has {count} {what}s of the name {name!r}")
 
 
 def _names(graph: onnx.GraphProto) -> Iterator[str]:

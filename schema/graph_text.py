@@ -1,0 +1,81 @@
+"""A model as text: one line for each node, the same for the same graph, so that two of them can be compared line by line.
+
+graph main
+input   x: float32[N, 3, 8, 8]
+constant w: float32[4, 3, 3, 3] #5f2c1a90
+constant three: float32[] = 3.0
+c: float32[N, 4, 8, 8] = Conv(x, w) {pads=(1, 1, 1, 1)}  # node conv_1
+output  c
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from mnnx.schema import dtypes
+from mnnx.schema.hashing import blake2b
+from mnnx.schema.model import Graph, Node, Value, dims_text
+
+#: Constants of up to so many elements are written out.
+WRITTEN_OUT = 8
+
+
+class GraphText:
+    """Writes graphs as text. One writer for several states of a graph computes the hash of a constant once."""
+
+    def __init__(self) -> None:
+        self._hashes: dict[int, tuple[np.ndarray, str]] = {}  # by id of the array, which is kept so that the id stays its own
+
+    def of(self, graph: Graph) -> str:
+        """The text of a graph and its subgraphs, which stand indented behind their node."""
+        return "\n".join(self._lines(graph)) + "\n"
+
+    def _lines(self, graph: Graph) -> Iterator[str]:
+        values = graph.values
+        yield f"graph {graph.name}"
+        for index in graph.inputs:
+            yield f"input   {values[index].name}: {type_text(values[index])}"
+        for value in values:
+            if value.constant is not None:
+                yield f"constant {value.name}: {type_text(value)} {self._content(value.constant)}"
+        for node in graph.nodes:
+            yield self._line(node, values)
+            for key in node.op.fields:
+                if isinstance(inner := getattr(node.op, key), Graph):
+                    yield f"    {key}:"
+                    yield from (f"    {line}" for line in self._lines(inner))
+        for index in graph.outputs:
+            yield f"output  {values[index].name}"
+
+    def _line(self, node: Node, values: list[Value]) -> str:
+        results = ", ".join("_" if i < 0 else f"{values[i].name}: {type_text(values[i])}" for i in node.outputs)
+        operands = ", ".join("_" if i < 0 else values[i].name for i in node.inputs)
+        attributes = ", ".join(f"{key}={self._attribute(value)}" for key, value in node.op.attributes().items())
+        return f"{results} = {node.op.name}({operands}){f' {{{attributes}}}' if attributes else ''}  # node {node.name}"
+
+    def _attribute(self, value: Any) -> str:
+        if isinstance(value, Graph):
+            return f"graph {value.name}"
+        if isinstance(value, np.ndarray):
+            return f"{dtypes.name(value.dtype)}{list(value.shape)} {self._content(value)}"
+        return dtypes.name(value) if isinstance(value, np.dtype) else repr(value)
+
+    def _content(self, array: np.ndarray) -> str:
+        if array.size <= WRITTEN_OUT:
+            return f"= {array.tolist()!r}"
+        if id(array) not in self._hashes:
+            text = array.dtype == dtypes.STRING
+            content = repr(array.tolist()).encode() if text else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+            self._hashes[id(array)] = array, blake2b(content, digest_size=4).hexdigest()
+        return f"#{self._hashes[id(array)][1]}"
+
+
+def type_text(value: Value) -> str:
+    """What is known of a value's type, as `float32[N, 3]`; `?` for what isn't."""
+    dtype = "?" if value.dtype is None else dtypes.name(value.dtype)
+    if value.kind != "tensor":
+        return f"{value.kind}({dtype})"
+    return f"{dtype}[…]" if value.shape is None else f"{dtype}{dims_text(value.shape)}"

@@ -1,0 +1,22 @@
+"""`mnnx extract`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import mnnx
+
+
+def test_writes_the_part_and_says_what_it_is(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    target = tmp_path / "head.mnnx"
+    result = mnnx_command("extract", classifier, target, "--inputs", "pooled", "--outputs", "scores,flat")
+    assert result.exit_code == 0
+    assert "input   pooled float32[N, 4, 1, 1]" in result.stdout
+    session = mnnx.Interpreter.from_file(target).create_session()
+    assert (list(session.inputs), list(session.outputs)) == (["pooled"], ["scores", "flat"])
+
+
+def test_a_tensor_that_isnt_there_is_named(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    result = mnnx_command("extract", classifier, tmp_path / "head.mnnx", "--inputs", "pool")
+    assert result.exit_code == 1
+    assert "the model has no tensor 'pool'; there are 'pooled'" in result.stderr
