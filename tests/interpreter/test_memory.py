@@ -6,8 +6,10 @@ import random
 
 import pytest
 
-from mnnx.interpreter.memory import ALIGNMENT, Buffer, plan_memory
+from mnnx.interpreter.memory import Buffer, plan_memory
 from tests.networks import SMALL, feed_for
+
+ALIGNMENT = 64
 
 
 def aligned(nbytes):
@@ -32,7 +34,7 @@ def buffers_at_random(seed):
 @pytest.mark.parametrize("seed", range(200))
 def test_buffers_that_live_together_dont_overlap(seed):
     buffers, steps = buffers_at_random(seed)
-    plan = plan_memory(buffers)
+    plan = plan_memory(buffers, ALIGNMENT)
     for index, a in enumerate(buffers):
         assert a.offset % ALIGNMENT == 0
         assert 0 <= a.offset <= a.offset + a.nbytes <= plan.arena_bytes
@@ -55,7 +57,7 @@ def test_buffers_that_live_together_dont_overlap(seed):
     ],
 )
 def test_arenas_of_a_few_buffers(lifetimes, arena):
-    assert plan_memory([Buffer(*lifetime) for lifetime in lifetimes]).arena_bytes == arena
+    assert plan_memory([Buffer(*lifetime) for lifetime in lifetimes], ALIGNMENT).arena_bytes == arena
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])
