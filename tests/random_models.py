@@ -8,6 +8,7 @@ that (a Floor near a whole number, a division by next to nothing) isn't added ei
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ OPSET = 21
 NOISE = 2e-6
 LARGEST = 100.0
 MOST_ELEMENTS = 3000
+MOST_INPUTS = 5
 
 
 @dataclass
@@ -41,11 +43,10 @@ class Rejected(Exception):
 
 
 class Network:
-    """A graph as it grows. `draw` is hypothesis', or anything that takes a value of a strategy."""
+    """A graph as it grows, by choices of `random`."""
 
-    def __init__(self, draw: Callable[[st.SearchStrategy], Any]):
-        self.draw = draw
-        self.random = np.random.default_rng(draw(st.integers(0, 2**31)))
+    def __init__(self, random: np.random.Generator):
+        self.random = random
         self.values: dict[str, np.ndarray] = {}
         self.noisy: dict[str, np.ndarray] = {}
         self.inputs: dict[str, np.ndarray] = {}
@@ -55,23 +56,25 @@ class Network:
 
     # ---- what there is
     def one_of(self, *options: Any) -> Any:
-        return self.draw(st.sampled_from(options))
+        return options[self.between(0, len(options) - 1)]
 
     def between(self, low: int, high: int) -> int:
-        return self.draw(st.integers(low, high))
+        return int(self.random.integers(low, high + 1))
 
     def often(self) -> bool:
-        return self.draw(st.booleans())
+        return self.between(0, 1) == 1
 
     def draw_from(self, things: list[Any]) -> Any:
         return things[self.between(0, len(things) - 1)]
 
     def draw_order(self, count: int) -> list[int]:
-        return list(self.draw(st.permutations(range(count))))
+        return self.random.permutation(count).tolist()
 
-    def tensor(self, fits: Callable[[np.ndarray], bool] = lambda a: True, kinds: str = "f") -> str:
-        """A tensor that was made before, mostly one of the latest."""
+    def tensor(self, fits: Callable[[np.ndarray], bool] = lambda a: True, kinds: str = "f", *, new: tuple[int, ...] | None = None) -> str:
+        """A tensor that was made before, mostly one of the latest; where none fits, an input of the shape `new`."""
         names = [name for name, a in self.values.items() if a.dtype.kind in kinds and fits(a)]
+        if not names and new is not None and len(self.inputs) < MOST_INPUTS:
+            return self.input(self.array(*new, scale=2.0))
         if not names:
             raise Rejected("no tensor fits")
         return names[-1 - min(self.between(0, 5), len(names) - 1)]
@@ -154,9 +157,9 @@ class Network:
         if not made:
             made = [self.node("Identity", next(iter(self.inputs)))]
         unused = [name for name in made if name not in self.used] or made[-1:]
-        wanted = unused[: 1 + self.between(0, len(unused) - 1)]  # what only the others need is dead code
+        wanted = unused[: 1 + self.between(0, len(unused) - 1)] if self.between(0, 3) == 0 else unused  # what others need is dead code
         if self.often():
-            wanted.append(self.draw(st.sampled_from(made)))
+            wanted.append(self.draw_from(made))
         outputs = {name: self.values[name] for name in dict.fromkeys(wanted)}
         open_dims = self.often()
         model = self._model(self.nodes, self.inputs, outputs, (lambda name, axis: f"{name}_{axis}") if open_dims else None)
@@ -197,27 +200,43 @@ def _check(exact: np.ndarray, noisy: np.ndarray) -> None:
         raise Rejected("depends on rounding")
 
 
+def generator(draw: Callable[[st.SearchStrategy], Any]) -> np.random.Generator:
+    """Evenly spread choices, which hypothesis' own aren't."""
+    return np.random.default_rng(draw(st.uuids()).int)
+
+
 @st.composite
 def models(draw: Callable[[st.SearchStrategy], Any], most_nodes: int = 14) -> Case:
-    """Random models, with the ops and patterns of `random_ops`."""
+    """Random models, with the ops and patterns of `random_ops`. They shrink by leaving out steps."""
     from tests.random_ops import STEPS
 
-    net = Network(draw)
+    random = generator(draw)
+    net = Network(random)
     for _ in range(net.between(1, 3)):
-        kind = net.one_of("image", "matrix", "sequence", "vector")
-        shape = {
-            "image": (net.between(1, 2), net.one_of(1, 3, 4, 8, 16), net.between(3, 8), net.between(3, 8)),
-            "matrix": (net.between(1, 6), net.one_of(1, 4, 7, 16)),
-            "sequence": (net.between(1, 2), net.between(1, 6), net.one_of(4, 8, 12)),
-            "vector": (net.between(1, 9),),
-        }[kind]
-        net.input(net.array(*shape, scale=2.0))
-    if net.between(0, 3) == 0:
-        net.input(net.random.integers(-5, 6, (net.between(1, 6), 4)).astype(np.int64))
-    for _ in range(net.between(1, most_nodes)):
-        step = draw(st.sampled_from(STEPS))
-        try:
-            step(net)
-        except Rejected:
-            continue
+        net.input(net.array(*net.one_of(image_shape, matrix_shape, sequence_shape, vector_shape)(net), scale=2.0))
+    if net.between(0, 2) == 0:
+        net.input(random.integers(-5, 6, (net.between(1, 6), 4)).astype(np.int64))
+    kept = draw(st.lists(st.sampled_from([True, True, True, False]), min_size=most_nodes, max_size=most_nodes))
+    steps = [net.one_of(*STEPS) for _ in kept]
+    for step, seed, is_kept in zip(steps, random.integers(0, 1 << 62, len(kept)).tolist(), kept, strict=True):
+        if is_kept:
+            net.random = np.random.default_rng(seed)
+            with suppress(Rejected):
+                step(net)
     return net.case()
+
+
+def image_shape(net: Network) -> tuple[int, ...]:
+    return net.between(1, 2), net.one_of(1, 3, 4, 8, 16), net.between(3, 8), net.between(3, 8)
+
+
+def matrix_shape(net: Network) -> tuple[int, ...]:
+    return net.between(1, 6), net.one_of(1, 4, 7, 16)
+
+
+def sequence_shape(net: Network) -> tuple[int, ...]:
+    return net.between(1, 2), net.between(1, 6), net.one_of(4, 8, 12)
+
+
+def vector_shape(net: Network) -> tuple[int, ...]:
+    return (net.between(1, 9),)

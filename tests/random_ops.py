@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 from onnx import TensorProto, helper
 
-from tests.random_models import Network, Rejected
+from tests.random_models import Network, Rejected, image_shape, matrix_shape, sequence_shape
 
 STEPS: list[Callable[[Network], None]] = []
 
@@ -103,9 +103,9 @@ def same_again(net: Network) -> None:
 
 
 # ---- products and convolutions
-@step(3)
+@step(6)
 def conv(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 4 and 0 not in a.shape)
+    x = net.tensor(lambda a: a.ndim == 4 and 0 not in a.shape, new=image_shape(net))
     _, channels, height, width = net.values[x].shape
     group = net.one_of(1, 1, channels)
     outputs = group * net.between(1, 4)
@@ -132,7 +132,7 @@ def conv(net: Network) -> None:
 
 @step()
 def conv_transpose(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 4 and 0 not in a.shape)
+    x = net.tensor(lambda a: a.ndim == 4 and 0 not in a.shape, new=image_shape(net))
     channels, outputs = net.values[x].shape[1], net.between(1, 3)
     y = net.node("ConvTranspose", x, net.constant(net.array(channels, outputs, 2, 2, scale=0.5)), strides=[net.between(1, 2)] * 2)
     activation(net, y)
@@ -140,7 +140,7 @@ def conv_transpose(net: Network) -> None:
 
 @step()
 def conv_1d(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 3 and 0 not in a.shape)
+    x = net.tensor(lambda a: a.ndim == 3 and 0 not in a.shape, new=sequence_shape(net))
     channels = net.values[x].shape[1]
     net.node("Conv", x, net.constant(net.array(net.between(1, 4), channels, 1 + 2 * net.between(0, 1), scale=0.6)), pads=[1, 1])
 
@@ -167,16 +167,14 @@ def activation(net: Network, x: str) -> None:
 
 
 def residual(net: Network, x: str) -> None:
-    shape = net.values[x].shape
-    other = net.tensor(lambda a: _broadcasts(a.shape, shape))
-    if net.values[other].dtype != net.values[x].dtype:
-        raise Rejected("other dtypes")
+    mine = net.values[x]
+    other = net.tensor(lambda a: a.shape == mine.shape and a.dtype == np.float32 and a is not mine, new=mine.shape)
     net.node("Add", *((x, other) if net.often() else (other, x)))
 
 
 @step()
 def normalize_channels(net: Network) -> None:
-    batch_normalization(net, net.tensor(lambda a: a.ndim >= 2 and 0 not in a.shape and a.dtype == np.float32))
+    batch_normalization(net, net.tensor(lambda a: a.ndim >= 2 and 0 not in a.shape and a.dtype == np.float32, new=image_shape(net)))
 
 
 @step(2)
@@ -194,7 +192,7 @@ def matmul(net: Network) -> None:
 
 @step()
 def gemm(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 2 and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim == 2 and a.dtype == np.float32, new=matrix_shape(net))
     rows, depth = net.values[x].shape
     turned_x, turned_w, outputs = net.between(0, 1), net.between(0, 1), net.between(1, 7)
     if turned_x:
@@ -215,9 +213,9 @@ def gemm(net: Network) -> None:
         activation(net, y)
 
 
-@step()
+@step(2)
 def attention(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 3 and a.shape[-1] % 4 == 0 and a.size and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim == 3 and a.shape[-1] % 4 == 0 and a.size and a.dtype == np.float32, new=sequence_shape(net))
     batch, length, width = net.values[x].shape
     heads = net.one_of(1, 2, 4)
 
@@ -234,9 +232,9 @@ def attention(net: Network) -> None:
 
 
 # ---- normalizations written out
-@step(2)
+@step(3)
 def layer_norm(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim >= 2 and a.shape[-1] > 1 and a.size and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim >= 2 and a.shape[-1] > 1 and a.size and a.dtype == np.float32, new=sequence_shape(net))
     axes = net.constant([-1] if net.between(0, 3) else [net.values[x].ndim - 2], np.int64)
     mean = net.node("ReduceMean", x, axes)
     centred = net.node("Sub", x, mean)
@@ -250,19 +248,19 @@ def layer_norm(net: Network) -> None:
 
 @step()
 def layer_normalization(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim >= 2 and a.shape[-1] > 1 and a.size and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim >= 2 and a.shape[-1] > 1 and a.size and a.dtype == np.float32, new=sequence_shape(net))
     width = net.values[x].shape[-1]
     net.node("LayerNormalization", x, net.constant(net.array(width)), *([net.constant(net.array(width))] if net.often() else []))
 
 
 @step()
 def instance_normalization(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 4 and a.shape[2] * a.shape[3] > 1 and a.size and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim == 4 and a.shape[2] * a.shape[3] > 1 and a.size and a.dtype == np.float32, new=image_shape(net))
     channels = net.values[x].shape[1]
     net.node("InstanceNormalization", x, net.constant(net.array(channels)), net.constant(net.array(channels)))
 
 
-@step()
+@step(2)
 def gelu(net: Network) -> None:
     x = net.tensor(lambda a: a.dtype == np.float32)
     inner = net.node("Div", x, net.constant(net.one_of(1.4142135, 1.5), np.float32))
@@ -270,7 +268,7 @@ def gelu(net: Network) -> None:
     net.node("Mul", net.node("Mul", x, net.constant(0.5, np.float32)), outer)
 
 
-@step()
+@step(2)
 def hard_swish(net: Network) -> None:
     x = net.tensor(lambda a: a.dtype == np.float32)
     y = net.node(
@@ -291,17 +289,13 @@ def reduction(net: Network) -> None:
 
 @step()
 def pooling(net: Network) -> None:
-    x = net.tensor(lambda a: a.ndim == 4 and a.size and min(a.shape[2:]) >= 2 and a.dtype == np.float32)
+    x = net.tensor(lambda a: a.ndim == 4 and a.size and min(a.shape[2:]) >= 2 and a.dtype == np.float32, new=image_shape(net))
     if net.often():
         net.node(net.one_of("GlobalAveragePool", "GlobalMaxPool"), x)
-    else:
-        net.node(
-            net.one_of("MaxPool", "AveragePool"),
-            x,
-            kernel_shape=[2, 2],
-            strides=[net.between(1, 2)] * 2,
-            pads=net.one_of([0] * 4, [1, 0, 1, 1]),
-        )
+        return
+    op_type = net.one_of("MaxPool", "AveragePool")
+    uneven = [1, 0, 1, 1] if op_type == "AveragePool" else [1] * 4  # the reference pads MaxPool unevenly in another way
+    net.node(op_type, x, kernel_shape=[2, 2], strides=[net.between(1, 2)] * 2, pads=net.one_of([0] * 4, uneven))
 
 
 @step()

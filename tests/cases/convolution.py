@@ -34,6 +34,9 @@ case(Conv(pads=(1, 1, 1, 1, 1, 1)), f32(1, 3, 5, 6, 4), f32(4, 3, 3, 3, 3), f32(
 case(Conv(strides=(2, 1, 2), group=2), f32(1, 4, 5, 4, 6), f32(6, 2, 2, 1, 3))
 case(Conv(), f32(0, 3, 5, 5), f32(4, 3, 3, 3), f32(4))
 case(Conv(), f32(1, 3, 3, 3), f32(4, 3, 3, 3))
+case(Conv(pads=(1, 1, 0, 0), strides=(2, 2)), f32(1, 4, 1, 1), f32(3, 4, 1, 1))  # the one window sees nothing but padding
+case(Conv(pads=(1, 1, 1, 1), strides=(3, 3)), f32(1, 4, 3, 3), f32(5, 4, 3, 3), f32(5))  # a window as large as the image, beside it
+case(Conv(pads=(1, 1, 1, 1), strides=(4, 4)), f16(1, 4, 3, 3), f16(5, 4, 3, 3), rtol=1e-2, atol=2e-2)
 case(Conv(pads=(1, 1, 1, 1)), f64(1, 3, 5, 5), f64(4, 3, 3, 3), f64(4))
 case(Conv(pads=(1, 1, 1, 1)), f16(1, 3, 5, 5), f16(4, 3, 3, 3), f16(4), rtol=1e-2, atol=2e-2)
 

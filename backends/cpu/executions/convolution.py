@@ -51,7 +51,8 @@ def _reason_against_operands(x: Spec, w: Spec, bias: Spec | None = None, residua
 @creator(Conv, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     x, w = inputs[:2]
-    if op.group == 1 and x.shape[2:] == w.shape[2:] and outputs[0].size == x.shape[0] * w.shape[0]:
+    whole = op.group == 1 and x.shape[2:] == w.shape[2:] and outputs[0].size == x.shape[0] * w.shape[0]
+    if whole and not Windows.of(op.geometry(x.shape, w.shape)).padded:
         return WholeExecution(op, backend, inputs, outputs)
     depthwise = w.shape[1] == 1 and op.group > 1
     plain = (DepthwiseExecution if depthwise else ConvolutionExecution)(op, backend, inputs, outputs)
