@@ -8,8 +8,9 @@ from pathlib import Path
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes import all_passes
 from mnnx.converter.passes.base import Pass, Watcher
-from mnnx.converter.text import GraphText
+from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
+from mnnx.schema.graph_text import GraphText
 
 
 class PassDump(Watcher):
@@ -35,7 +36,7 @@ class PassDump(Watcher):
 
     def _write(self, name: str, graph: Graph) -> None:
         try:
-            (self._folder / name).write_text(self._text.of(graph), encoding="utf-8", errors="surrogateescape")
+            (self._folder / name).write_text(self._text.of(lower(graph)[0]), encoding="utf-8", errors="surrogateescape")
         except OSError as error:
             raise self._failed(error) from error
 

@@ -27,7 +27,7 @@ class GraphText:
     """Writes graphs as text. One writer for several states of a graph computes the hash of a constant once."""
 
     def __init__(self) -> None:
-        self._hashes: dict[int, tuple[np.ndarray, str]] = {}  # by id of the array, which is kept so that the id stays its own
+        self._hashes: dict[tuple, tuple[np.ndarray, str]] = {}  # by where the array lies, which is kept so that it stays there
 
     def of(self, graph: Graph) -> str:
         """The text of a graph and its subgraphs, which stand indented behind their node."""
@@ -66,11 +66,12 @@ class GraphText:
     def _content(self, array: np.ndarray) -> str:
         if array.size <= WRITTEN_OUT:
             return f"= {array.tolist()!r}"
-        if id(array) not in self._hashes:
+        where = (array.__array_interface__["data"][0], array.shape, array.strides, array.dtype)
+        if where not in self._hashes:
             text = array.dtype == dtypes.STRING
             content = repr(array.tolist()).encode() if text else np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-            self._hashes[id(array)] = array, blake2b(content, digest_size=4).hexdigest()
-        return f"#{self._hashes[id(array)][1]}"
+            self._hashes[where] = array, blake2b(content, digest_size=4).hexdigest()
+        return f"#{self._hashes[where][1]}"
 
 
 def type_text(value: Value) -> str:

@@ -207,7 +207,8 @@ def generator(draw: Callable[[st.SearchStrategy], Any]) -> np.random.Generator:
 
 @st.composite
 def models(draw: Callable[[st.SearchStrategy], Any], most_nodes: int = 14) -> Case:
-    """Random models, with the ops and patterns of `random_ops`. They shrink by leaving out steps."""
+    """Random models, with the ops and patterns of `random_ops` and `random_products`. They shrink by leaving out steps."""
+    from tests import random_products  # noqa: F401  (registers its steps)
     from tests.random_ops import STEPS
 
     random = generator(draw)
