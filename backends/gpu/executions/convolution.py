@@ -18,6 +18,7 @@ from mnnx.backends.gpu.executions.convolution_plans import (
     ProductPlan,
     TransposedPlan,
 )
+from mnnx.backends.gpu.executions.winograd_plan import WinogradPlan
 from mnnx.backends.gpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
@@ -88,7 +89,7 @@ class ConvolutionExecution(GpuExecution):
         if blocked and self.transposed:
             return TransposedPlan(problem)
         if blocked or (self.constant and not self.transposed and 2 * outputs >= backend.block_width):
-            return ProductPlan(problem)
+            return WinogradPlan.best(problem) or ProductPlan(problem)
         return DirectPlan(problem, self.transposed)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,6 +13,7 @@ from mnnx.backends.backend import Tensors
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.profile import Profile
 from mnnx.backends.gpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
 
 #: As in kernels/convolution.py.
 TILES = ((8, 2), (8, 1), (4, 1))
+TILES_OF_PLAIN, TILES_TO_PLAIN = ((8, 2), (4, 1)), ((4, 1),)
+#: Neighbouring work items along the first dim that a group keeps, since they run as the lanes of one vector and read neighbours.
+LEAST_LANES = 8
 #: Columns in a work item's tile, in the kernels of depthwise and of transposed convolutions.
 COLUMNS = 4
 
@@ -121,6 +126,27 @@ class Plan(ABC):
         return scratch
 
 
+def product_tile(problem: Problem, pixels: int, images: int) -> tuple[int, int]:
+    """Rows × vectors: the largest tile that leaves enough of them to fill the device, and doesn't reach into the next group."""
+    profile, groups, blocks = problem.backend.device.profile, problem.groups, problem.out_blocks
+    tiles = TILES if problem.source > 1 or profile.pads else TILES_OF_PLAIN if problem.blocked else TILES_TO_PLAIN
+    fitting = [
+        (rows, vectors)
+        for rows, vectors in tiles
+        if rows <= profile.rows and vectors <= profile.vectors and (groups == 1 or blocks % vectors == 0)
+    ]
+    many = (tile for tile in fitting if images * groups * -(-pixels // tile[0]) * -(-blocks // tile[1]) >= profile.items)
+    return next(many, fitting[-1])
+
+
+def tile_group(profile: Profile, size: Sequence[int]) -> tuple[int, int, int]:
+    """The profile's group for tiles; turned from the first dim to the second where there isn't that much work along the first."""
+    x, y, z = profile.tile_group
+    while x > LEAST_LANES and x // 2 >= size[0]:
+        x, y = x // 2, y * 2
+    return x, y, z
+
+
 class ProductPlan(Plan):
     """An implicit product of matrices, of blocks or of plain tensors."""
 
@@ -135,7 +161,7 @@ class ProductPlan(Plan):
         groups, source, block = problem.groups, problem.source, problem.block
         pack = functools.partial(pack_weights, groups=groups, source=source, block=block)
         weights = problem.backend.packed(("convolution", groups, source, block), w.constant, pack)
-        rows, vectors = self._tile()
+        rows, vectors = product_tile(problem, windows.out_pixels, problem.images)
         found = kernel(
             "convolution.product",
             storage=problem.storage,
@@ -152,22 +178,7 @@ class ProductPlan(Plan):
         ]  # fmt: skip
         size = (-(-windows.out_pixels // rows), -(-groups * problem.out_blocks // vectors), problem.images)
         buffers = [self._padded(x, scratch), weights, problem.bias(bias), y if residual is None else residual, y]
-        problem.backend.commands.record(found, buffers, params, size, profile.tile_group)
-
-    def _tile(self) -> tuple[int, int]:
-        """Rows × vectors: the largest tile that leaves enough of them to fill the device, and doesn't reach into the next group."""
-        problem, profile = self.problem, self.problem.backend.device.profile
-        if problem.source == 1 and not profile.pads:
-            return next(tile for tile in TILES if tile[1] == 1)
-        groups, blocks = problem.groups, problem.out_blocks
-        fitting = [
-            (rows, vectors)
-            for rows, vectors in TILES
-            if rows <= profile.rows and vectors <= profile.vectors and (groups == 1 or blocks % vectors == 0)
-        ]
-        most = problem.images * groups
-        many = (tile for tile in fitting if most * -(-self.windows.out_pixels // tile[0]) * -(-blocks // tile[1]) >= profile.items)
-        return next(many, fitting[-1])
+        problem.backend.commands.record(found, buffers, params, size, tile_group(profile, size))
 
 
 class TransposedPlan(Plan):
@@ -209,7 +220,7 @@ class TransposedPlan(Plan):
         stride = windows.strides[2]
         size = (stride * -(-out_w // (stride * COLUMNS)), groups * problem.out_blocks, problem.images * out_d * out_h)
         buffers = [self._padded(x, scratch), weights, problem.bias(bias), y if residual is None else residual, y]
-        problem.backend.commands.record(found, buffers, params, size, profile.tile_group)
+        problem.backend.commands.record(found, buffers, params, size, tile_group(profile, size))
 
 
 class DepthwisePlan(Plan):
@@ -226,7 +237,7 @@ class DepthwisePlan(Plan):
         params = [*windows.params, blocks, planes, int(residual is not None), *problem.activation]
         buffers = [x, weights, problem.bias(bias), y if residual is None else residual, y]
         size = (-(-out_w // COLUMNS), out_d * out_h, planes)
-        problem.backend.commands.record(found, buffers, params, size, problem.backend.device.profile.tile_group)
+        problem.backend.commands.record(found, buffers, params, size, tile_group(problem.backend.device.profile, size))
 
 
 class DirectPlan(Plan):

@@ -12,11 +12,13 @@ from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
 #: Rows × vectors of the tiles that devices with blocks of AHEAD_BLOCK choose among; others may choose any.
 TILES = ((8, 2), (8, 1), (4, 1))
+#: Where x is plain, and where the result is plain too.
+TILES_OF_PLAIN, TILES_TO_PLAIN = ((8, 2), (4, 1)), ((4, 1),)
 
 
 def _variants() -> Iterator[dict[str, Any]]:
     for storage in FLOATS:
-        for source, target, tiles in ((1, 1, ((8, 1),)), (1, AHEAD_BLOCK, ((8, 1),)), (AHEAD_BLOCK, AHEAD_BLOCK, TILES)):
+        for source, target, tiles in ((1, 1, TILES_TO_PLAIN), (1, AHEAD_BLOCK, TILES_OF_PLAIN), (AHEAD_BLOCK, AHEAD_BLOCK, TILES)):
             for rows, vectors in tiles:
                 sizes = {"source": source, "block": AHEAD_BLOCK, "target": target, "rows": rows, "vectors": vectors}
                 yield {"storage": storage, "inside": False, **sizes}
