@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -83,8 +84,13 @@ class Creators:
     `supports(op, inputs, outputs)` gives None or the reason why this creator can't serve these Specs.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, executions: str) -> None:
+        """`executions`: the package whose modules register them, each the family of the ops that the file of its name defines. Its module
+        `elementwise` has `create` and `supports` for the ops that have an expression (`backends/elementwise.py`) and nothing of their own.
+        """
+        self._executions = executions
         self._creators: dict[type[Op], tuple[Creator, Support]] = {}
+        self._loaded: set[str] = set()
 
     def __call__(self, *op_classes: type[Op], supports: Support = lambda op, inputs, outputs: None):
         def register(create: Creator) -> Creator:
@@ -97,7 +103,21 @@ class Creators:
         return register
 
     def find(self, op_class: type[Op]) -> tuple[Creator, Support] | None:
-        return self._creators.get(op_class)
+        """How to make executions of an op class, and the check whether that serves given Specs; None where there is none."""
+        family = op_class.__module__.rpartition(".")[2]
+        if family not in self._loaded:
+            module = f"{self._executions}.{family}"
+            if importlib.util.find_spec(module):
+                importlib.import_module(module)
+            self._loaded.add(family)
+        found = self._creators.get(op_class)
+        if found is None:
+            from mnnx.backends.elementwise import TABLE
+
+            if op_class in TABLE:
+                elementwise = importlib.import_module(f"{self._executions}.elementwise")
+                found = elementwise.create, elementwise.supports
+        return found
 
 
 class SharedWeights:

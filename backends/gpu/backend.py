@@ -29,7 +29,8 @@ _STORAGES = {
 
 
 class GpuBackend(Backend):
-    """`half`: whether float32 tensors are stored as halves (precision "low"); they are computed with as float32 all the same."""
+    """`half`: whether float32 tensors are stored as halves (precision "low"); they are computed with as float32 all the same.
+    `saves_memory`: whether working memory counts more than speed (memory "low")."""
 
     has_devices = True
     commands: GpuCommandList
@@ -37,6 +38,7 @@ class GpuBackend(Backend):
     def __init__(self, device: Device, config: Any, shared: SharedWeights):
         self.device = device
         self.half = config.backend_config.precision == "low" and device.has_half
+        self.saves_memory = config.backend_config.memory == "low"
         self.block_width = device.profile.block
         self.alignment = device.alignment * (2 if self.half else 1)  # of what would be float32
         self._shared = shared
@@ -90,9 +92,14 @@ class GpuBackend(Backend):
         return nbytes // 2 if self.half and dtype == _FLOAT32 else nbytes
 
     def to_storage(self, array: np.ndarray) -> np.ndarray:
-        """A host array as it lies in memory."""
+        """A host array as it lies in memory. Of what is stored as halves, larger finite numbers become the largest half."""
         array = np.ascontiguousarray(array)
-        return array.astype(_FLOAT16) if self.half and array.dtype == _FLOAT32 else array
+        if not self.half or array.dtype != _FLOAT32:
+            return array
+        with np.errstate(over="ignore"):
+            halves = array.astype(_FLOAT16)
+        beyond = np.isinf(halves) & np.isfinite(array)
+        return np.where(beyond, np.copysign(np.finfo(_FLOAT16).max, halves), halves) if beyond.any() else halves
 
     # ---- memory
     def allocate(self, nbytes: int) -> Memory:
@@ -109,7 +116,7 @@ class GpuBackend(Backend):
 
     def packed(self, key: Any, array: np.ndarray, pack: Callable[[np.ndarray], np.ndarray]) -> Memory:
         """`pack(array)` for a weight, on the device, made once for all sessions of the model; `key` names the way of packing."""
-        return self._shared.get((self.device.identity, self.half, key), array, lambda given: self._placed(pack(given)))
+        return self._shared.get((self.device, self.half, key), array, lambda given: self._placed(pack(given)))
 
     def _placed(self, array: np.ndarray) -> Memory:
         stored = self.to_storage(array)

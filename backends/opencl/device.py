@@ -84,7 +84,10 @@ class OpenClDevice(Device):
             ) from error
 
     def write(self, memory: OpenClMemory, offset: int, array: np.ndarray) -> None:
-        self.cl.enqueue_copy(self._queue, memory.buffer, array, dst_offset=offset, is_blocking=True)
+        try:
+            self.cl.enqueue_copy(self._queue, memory.buffer, array, dst_offset=offset, is_blocking=True)
+        except self.cl.Error as error:
+            raise BackendError(f"the OpenCL device {self.identity} failed to take {array.nbytes} bytes ({error})") from error
 
 
 _DEVICES: dict[tuple[str, int], OpenClDevice] = {}

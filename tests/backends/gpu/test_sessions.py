@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import subprocess
 import sys
@@ -168,3 +169,20 @@ def test_a_device_is_found_by_number_and_by_name(session_of: Callable[..., mnnx.
     for device in ("0", {"opencl": "pthread", "vulkan": "llvmpipe"}[gpu]):
         session = session_of(MODEL, backend=f"{gpu}:{device}")
         np.testing.assert_allclose(session.run(feed)["y"], _expected(feed["x"]), rtol=1e-5, atol=1e-6)
+
+
+def test_low_precision_keeps_large_numbers_finite(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
+    model = '<ir_version: 10, opset_import: ["": 21]> main (float[5] x) => (float[5] y) { y = Neg(x) }'
+    session = session_of(model, backend=gpu, backend_config=mnnx.BackendConfig(precision="low"))
+    x = np.array([1e9, -1e9, 65504.0, np.inf, np.nan], np.float32)
+    np.testing.assert_array_equal(session.run({"x": x})["y"], np.array([-65504.0, 65504.0, -65504.0, -np.inf, np.nan], np.float32))
+
+
+def test_devices_of_one_name_share_no_weights(gpu: str) -> None:
+    from mnnx.backends.backend import SharedWeights, create_backend
+
+    shared, weight = SharedWeights(), np.ones(4, np.float32)
+    first, second = (create_backend(gpu, mnnx.ScheduleConfig(backend=gpu), shared) for _ in range(2))
+    assert first.packed("plain", weight, np.array) is second.packed("plain", weight, np.array)
+    second.device = copy.copy(second.device)
+    assert first.packed("plain", weight, np.array) is not second.packed("plain", weight, np.array)
