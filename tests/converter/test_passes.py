@@ -6,14 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 import numpy as np
-import onnx
 import pytest
 from onnx.reference import ReferenceEvaluator
 
 import mnnx
 from mnnx.converter.passes import documentation, list_passes
-
-HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+from tests.converter.filled import filled
 
 #: pass → (model, {rewrite: count}, ops that are left)
 MODELS = {
@@ -348,21 +346,10 @@ MODELS = {
 }
 
 
-def _filled(text: str) -> onnx.ModelProto:
-    """The model with seeded positive weights for what the text declares without values."""
-    model = onnx.parser.parse_model(HEADER + text)
-    rng = np.random.default_rng(3)
-    for info in model.graph.value_info:
-        shape = [d.dim_value for d in info.type.tensor_type.shape.dim]
-        model.graph.initializer.append(onnx.numpy_helper.from_array(rng.uniform(0.5, 1.5, shape).astype(np.float32), info.name))
-    del model.graph.value_info[:]
-    return model
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_pass_rewrites_what_it_names(name: str, tmp_path: Path) -> None:
     text, counts, left = MODELS[name]
-    report = mnnx.convert(_filled(text), tmp_path / "model.mnnx")
+    report = mnnx.convert(filled(text), tmp_path / "model.mnnx")
     done: Counter[str] = Counter()
     for result in report.passes:
         if result.name == name.split(" of ")[0]:
@@ -373,7 +360,7 @@ def test_pass_rewrites_what_it_names(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
 @pytest.mark.parametrize("name", MODELS)
 def test_every_level_gives_the_reference_result(name: str, level: int, session_of) -> None:
-    model = _filled(MODELS[name][0])
+    model = filled(MODELS[name][0])
     rng = np.random.default_rng(5)
     feed = {
         info.name: rng.standard_normal([d.dim_value for d in info.type.tensor_type.shape.dim]).astype(np.float32)
@@ -384,205 +371,6 @@ def test_every_level_gives_the_reference_result(name: str, level: int, session_o
     np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
 
 
-#: Control flow that captures e, which only a node without users looks at, and f, which is needed: (model, inputs of the op that stay).
-CAPTURES = {
-    "If": (
-        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
-        { e = Exp(x)
-          y = If(c) <then_branch = t () => (float[2] p) { d = Neg(e) p = Abs(f) },
-                     else_branch = n () => (float[2] q) { r = Sqrt(e) q = Neg(f) }> }""",
-        2,
-    ),
-    "nested If": (
-        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
-        { e = Exp(x)
-          y = If(c) <then_branch = t () => (float[2] p) {
-                         p = If(c) <then_branch = tt () => (float[2] pp) { d = Neg(e) pp = Abs(f) },
-                                    else_branch = tn () => (float[2] pq) { pq = Identity(f) }>
-                     },
-                     else_branch = n () => (float[2] q) { q = Neg(f) }> }""",
-        3,
-    ),
-    "Loop": (
-        """agraph (float[2] x, float[2] f, bool c) => (float[2] y)
-        <int64 n = {3}>
-        { e = Exp(x)
-          y = Loop(n, c, x) <body = b (int64 i, bool go, float[2] s) => (bool on, float[2] t)
-            { d = Neg(e) t = Add(s, f) on = Identity(go) }> }""",
-        4,
-    ),
-    "Scan": (
-        """agraph (float[2] x, float[2] f, bool c) => (float y, float[2] z)
-        <float zero = {0}>
-        { e = Exp(x)
-          y, z = Scan<num_scan_inputs = 1, body = b (float s, float i) => (float t, float o)
-            { d = Neg(e) m = ReduceMax<keepdims = 0>(f) t = Add(s, i) o = Mul(t, m) }>(zero, x) }""",
-        3,
-    ),
-}
-
-
-@pytest.mark.parametrize("name", CAPTURES)
-def test_what_a_subgraph_captures_in_vain_is_not_computed(name: str, session_of) -> None:
-    text, inputs = CAPTURES[name]
-    model = _filled(text)
-    session = session_of(model, level=0)
-    (node,) = session.interpreter.model.graphs[0].nodes
-    assert (node.op.name, len(node.inputs)) == (name.split()[-1], inputs)
-    for choice in (True, False):
-        feed = {"x": np.array([1, 2], np.float32), "f": np.array([-3, 5], np.float32), "c": np.array(choice)}
-        wanted = ReferenceEvaluator(model).run(None, feed)
-        for got, array in zip(session_of(model).run(feed).values(), wanted, strict=True):
-            np.testing.assert_allclose(got, array, rtol=1e-6)
-
-
-#: Loops that give states back as they get them: (model, what loop-states counts, states that are left, ops of the body that are left).
-UNCHANGED_STATES = {
-    "Loop": (
-        """agraph (float[2] x, float[2] f, int64 n) => (float[2] y, float[2] z, float[2] same)
-        <float[2] w, bool yes = {1}>
-        { y, z, same, again = Loop(n, yes, x, f, f, w) <body = b (int64 i, bool go, float[2] s, float[2] u, float[2] v, float[2] w1) =>
-              (bool on, float[2] t, float[2] u2, float[2] v2, float[2] w2)
-            { e = Exp(w1) a = Mul(u, e) t = Add(s, a) u2 = Identity(u) v2 = Identity(v) w2 = Identity(w1) on = Identity(go) }> }""",
-        {"unchanged state of Loop": 3},
-        1,
-        {"Mul": 1, "Add": 1, "Identity": 1},
-    ),
-    "Scan": (
-        """agraph (float[2] x, float[2] f, float[3,2] n) => (float[2] y, float[2] z, float[3,2] same)
-        { y, z, same = Scan<num_scan_inputs = 1, body = b (float[2] s, float[2] u, float[2] i) => (float[2] t, float[2] u2, float[2] o)
-            { t = Add(s, i) u2 = Identity(u) o = Mul(t, u) }>(x, f, n) }""",
-        {"unchanged state of Scan": 1},
-        1,
-        {"Add": 1, "Mul": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", UNCHANGED_STATES)
-def test_an_unchanged_state_becomes_a_capture(name: str, session_of, tmp_path: Path) -> None:
-    text, counts, states, ops = UNCHANGED_STATES[name]
-    model = _filled(text)
-    report = mnnx.convert(model, tmp_path / "m.mnnx")
-    assert {result.name: result.counts for result in report.passes}["loop-states"] == counts
-    session = session_of(model)
-    op = next(node.op for node in session.interpreter.model.graphs[0].nodes if node.op.name == name)
-    assert (op.states, Counter(node.op.name for node in op.body.nodes)) == (states, ops)
-    feed = {"x": np.array([1, 2], np.float32), "f": np.array([-3, 5], np.float32)}
-    for n in (3, 0) if name == "Loop" else (np.arange(6, dtype=np.float32).reshape(3, 2),):
-        wanted = ReferenceEvaluator(model).run(None, feed | {"n": np.array(n)})
-        for got, array in zip(session.run(feed | {"n": np.array(n)}).values(), wanted, strict=True):
-            np.testing.assert_allclose(got, array, rtol=1e-6)
-
-
-def test_a_constant_that_a_branch_captures_is_folded_there(session_of) -> None:
-    model = _filled(
-        """agraph (float[2] x, bool c) => (float[2] y) <float[2] w>
-        { e = Exp(w)
-          y = If(c) <then_branch = t () => (float[2] p) { s = Sqrt(e) p = Add(x, s) },
-                     else_branch = n () => (float[2] q) { q = Mul(x, e) }> }"""
-    )
-    session = session_of(model)
-    (node,) = session.interpreter.model.graphs[0].nodes
-    assert (len(node.inputs), [n.op.name for n in node.op.then_branch.nodes]) == (2, ["Add"])
-    for choice in (True, False):
-        feed = {"x": np.array([1, 2], np.float32), "c": np.array(choice)}
-        np.testing.assert_allclose(session.run(feed)["y"], ReferenceEvaluator(model).run(None, feed)[0], rtol=1e-6)
-
-
-#: Models that look like a pattern but must be left alone, with the ops that stay.
-LEFT_ALONE = {
-    "a product used twice keeps its activation apart": (
-        """agraph (float[2,8] x) => (float[2,6] y, float[2,6] z)
-        <float[8,6] w>
-        { z = MatMul(x, w)
-          y = Relu(z) }""",
-        {"MatMul": 1, "Relu": 1},
-    ),
-    "a residual that broadcasts is no residual": (
-        """agraph (float[1,3,6,6] x, float[1,4,1,1] r) => (float[1,4,6,6] y)
-        <float[4,3,1,1] w>
-        { c = Conv(x, w)
-          y = Add(c, r) }""",
-        {"Conv": 1, "Add": 1},
-    ),
-    "padding with ones stays": (
-        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
-        <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float one = {1}>
-        { p = Pad(x, pads, one)
-          y = Conv(p, w) }""",
-        {"Pad": 1, "Conv": 1},
-    ),
-    "a shift along the width isn't per channel": (
-        """agraph (float[1,3,6,4] x) => (float[1,4,6,4] y)
-        <float[4,3,1,1] w, float[4] shift>
-        { c = Conv(x, w)
-          y = Add(c, shift) }""",
-        {"Conv": 1, "Add": 1},
-    ),
-    "attention whose weights are an output": (
-        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] p)
-        { s = MatMul(q, k)
-          p = Softmax<axis = -1>(s)
-          y = MatMul(p, v) }""",
-        {"MatMul": 2, "Softmax": 1},
-    ),
-    "attention whose scores are used again": (
-        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] z)
-        { s = MatMul(q, k)
-          p = Softmax<axis = -1>(s)
-          y = MatMul(p, v)
-          z = Exp(s) }""",
-        {"MatMul": 2, "Softmax": 1, "Exp": 1},
-    ),
-    "a softmax over the queries is no attention": (
-        """agraph (float[2,7,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,7,4] y)
-        { s = MatMul(q, k)
-          p = Softmax<axis = 1>(s)
-          y = MatMul(p, v) }""",
-        {"MatMul": 2, "Softmax": 1},
-    ),
-    "a one that broadcasts changes the shape": (
-        """agraph (float[3] x) => (float[1,3] y, float[3,3] z)
-        <float[1,1] one = {1}, float[3,1] zeros = {0, 0, 0}>
-        { y = Mul(x, one)
-          z = Add(x, zeros) }""",
-        {"Mul": 1, "Add": 1},
-    ),
-    "a Cast that loses something stays": (
-        """agraph (float[3] x) => (float[3] y, int32[3] z)
-        { a = Cast<to = 10>(x)
-          y = Cast<to = 1>(a)
-          b = Cast<to = 11>(x)
-          z = Cast<to = 6>(b) }""",
-        {"Cast": 4},
-    ),
-    "a Slice, a Pad and a Reshape that do something stay": (
-        """agraph (float[2,3] x) => (float[1,3] a, float[2,4] b, float[3,2] c, float[2,3] d)
-        <int64[1] first = {0}, int64[1] one = {1}, int64[4] pads = {0, 0, 0, 1}, int64[2] shape = {3, 2}, int64[1] back = {-1},
-         int64[1] end = {-9223372036854775807}, int64[1] step = {-1}>
-        { a = Slice(x, first, one)
-          b = Pad(x, pads)
-          c = Reshape(x, shape)
-          d = Slice(x, back, end, first, step) }""",
-        {"Slice": 2, "Pad": 1, "Reshape": 1},
-    ),
-    "random numbers are not merged": (
-        """agraph (float[2,3] x) => (float[2,3] y)
-        { a = RandomNormalLike(x)
-          b = RandomNormalLike(x)
-          y = Sub(a, b) }""",
-        {"RandomNormalLike": 2, "Sub": 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", LEFT_ALONE)
-def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
-    text, left = LEFT_ALONE[name]
-    assert dict(mnnx.convert(_filled(text), tmp_path / "model.mnnx").ops_after) == left
-
-
 def test_documentation_has_the_table_of_passes() -> None:
     text = documentation.PAGE.read_text()
     assert documentation.page(text) == text, "run `make docs`"
@@ -590,70 +378,19 @@ def test_documentation_has_the_table_of_passes() -> None:
 
 
 def test_division_by_a_constant_becomes_a_product_at_level_3_only(tmp_path: Path) -> None:
-    model = _filled("agraph (float[2,3] x) => (float[2,3] y) <float[3] c> { y = Div(x, c) }")
+    model = filled("agraph (float[2,3] x) => (float[2,3] y) <float[3] c> { y = Div(x, c) }")
     ops = [dict(mnnx.convert(model, tmp_path / "m.mnnx", level=level).ops_after) for level in (2, 3)]
     assert ops == [{"Div": 1}, {"Mul": 1}]
 
 
 def test_fused_tensor_is_reported_with_its_pass_and_level(session_of) -> None:
-    session = session_of(_filled(MODELS["epilogue-fusion"][0]))
+    session = session_of(filled(MODELS["epilogue-fusion"][0]))
     feed = {"x": np.zeros((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
     with pytest.raises(mnnx.InputError, match=r"'c' no longer exists: the pass epilogue-fusion took it away.*level=1"):
         session.run(feed, outputs=["c"])
 
 
 def test_tensor_is_there_at_the_level_that_keeps_it(session_of) -> None:
-    session = session_of(_filled(MODELS["epilogue-fusion"][0]), level=1)
+    session = session_of(filled(MODELS["epilogue-fusion"][0]), level=1)
     feed = {"x": np.ones((1, 3, 6, 6), np.float32), "r": np.zeros((1, 4, 6, 6), np.float32)}
     assert session.run(feed, outputs=["c"])["c"].shape == (1, 4, 6, 6)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        (
-            """agraph (float[1,3,6,6] x) => (float[1,4,4,4] y, float[4,3,3,3] w)
-            <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }""",
-            "w",
-        ),
-        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { p = MatMul(x, w) y = Add(p, b) }", "b"),
-        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { y = Gemm(x, w, b) }", "b"),
-    ],
-)
-def test_a_weight_that_is_an_output_too_keeps_its_name_and_value(text: str, name: str, session_of) -> None:
-    model = _filled(text)
-    weight = next(onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == name)
-    session = session_of(model)
-    feed = {key: np.ones(tensor.shape, np.float32) for key, tensor in session.inputs.items()}
-    results = session.run(feed)
-    assert list(results) == ["y", name]
-    np.testing.assert_array_equal(results[name], weight)
-    with pytest.raises(mnnx.InputError, match="has no tensor"):
-        session.run(feed, outputs=[f"{name}_2"])
-
-
-def test_a_changed_weight_doesnt_pass_for_the_models_own(session_of) -> None:
-    text = "agraph (float[1,3,6,6] x) => (float[1,4,4,4] y) <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }"
-    with pytest.raises(mnnx.InputError, match="no tensor 'w'"):
-        session_of(_filled(text)).run({"x": np.ones((1, 3, 6, 6), np.float32)}, outputs=["w"])
-
-
-@pytest.mark.parametrize("body", ["Concat<axis=0>(v{0}, v{0})", "Tile(v{0}, two)"])
-def test_folding_doesnt_double_constants_again_and_again(body: str, tmp_path: Path) -> None:
-    chain = " ".join(f"v{i + 1} = {body.format(i)}" for i in range(40))
-    model = onnx.parser.parse_model(HEADER + f"agraph () => (float[n] y) <float[8] v0, int64[1] two = {{2}}> {{ {chain} y = Neg(v40) }}")
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(8, np.float32), "v0"))
-    report = mnnx.convert(model, tmp_path / "m.mnnx")
-    assert report.target_bytes < 100_000
-    with pytest.raises(mnnx.LimitExceeded):
-        mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
-
-
-def test_folding_doesnt_double_strings_again_and_again(tmp_path: Path) -> None:
-    chain = " ".join(f"v{i + 1} = StringConcat(v{i}, v{i})" for i in range(40))
-    model = onnx.parser.parse_model(HEADER + f"agraph () => (string[1] y) {{ {chain} y = Identity(v40) }}")
-    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(["abc"], object), "v0"))
-    assert mnnx.convert(model, tmp_path / "m.mnnx").target_bytes < 100_000
-    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session(mnnx.ScheduleConfig(limits=mnnx.Limits(tensor_bytes=1 << 20)))
-    with pytest.raises(mnnx.LimitExceeded, match="made strings of more than 1 MiB"):
-        session.run()

@@ -1,0 +1,155 @@
+"""What passes must leave as it is: near misses of their patterns, weights that are outputs, constants that would grow."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import mnnx
+from tests.converter.filled import HEADER, filled
+
+#: Models that look like a pattern but must be left alone, with the ops that stay.
+LEFT_ALONE = {
+    "a product used twice keeps its activation apart": (
+        """agraph (float[2,8] x) => (float[2,6] y, float[2,6] z)
+        <float[8,6] w>
+        { z = MatMul(x, w)
+          y = Relu(z) }""",
+        {"MatMul": 1, "Relu": 1},
+    ),
+    "a residual that broadcasts is no residual": (
+        """agraph (float[1,3,6,6] x, float[1,4,1,1] r) => (float[1,4,6,6] y)
+        <float[4,3,1,1] w>
+        { c = Conv(x, w)
+          y = Add(c, r) }""",
+        {"Conv": 1, "Add": 1},
+    ),
+    "padding with ones stays": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
+        <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float one = {1}>
+        { p = Pad(x, pads, one)
+          y = Conv(p, w) }""",
+        {"Pad": 1, "Conv": 1},
+    ),
+    "a shift along the width isn't per channel": (
+        """agraph (float[1,3,6,4] x) => (float[1,4,6,4] y)
+        <float[4,3,1,1] w, float[4] shift>
+        { c = Conv(x, w)
+          y = Add(c, shift) }""",
+        {"Conv": 1, "Add": 1},
+    ),
+    "attention whose weights are an output": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] p)
+        { s = MatMul(q, k)
+          p = Softmax<axis = -1>(s)
+          y = MatMul(p, v) }""",
+        {"MatMul": 2, "Softmax": 1},
+    ),
+    "attention whose scores are used again": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y, float[2,5,7] z)
+        { s = MatMul(q, k)
+          p = Softmax<axis = -1>(s)
+          y = MatMul(p, v)
+          z = Exp(s) }""",
+        {"MatMul": 2, "Softmax": 1, "Exp": 1},
+    ),
+    "a softmax over the queries is no attention": (
+        """agraph (float[2,7,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,7,4] y)
+        { s = MatMul(q, k)
+          p = Softmax<axis = 1>(s)
+          y = MatMul(p, v) }""",
+        {"MatMul": 2, "Softmax": 1},
+    ),
+    "a one that broadcasts changes the shape": (
+        """agraph (float[3] x) => (float[1,3] y, float[3,3] z)
+        <float[1,1] one = {1}, float[3,1] zeros = {0, 0, 0}>
+        { y = Mul(x, one)
+          z = Add(x, zeros) }""",
+        {"Mul": 1, "Add": 1},
+    ),
+    "a Cast that loses something stays": (
+        """agraph (float[3] x) => (float[3] y, int32[3] z)
+        { a = Cast<to = 10>(x)
+          y = Cast<to = 1>(a)
+          b = Cast<to = 11>(x)
+          z = Cast<to = 6>(b) }""",
+        {"Cast": 4},
+    ),
+    "a Slice, a Pad and a Reshape that do something stay": (
+        """agraph (float[2,3] x) => (float[1,3] a, float[2,4] b, float[3,2] c, float[2,3] d)
+        <int64[1] first = {0}, int64[1] one = {1}, int64[4] pads = {0, 0, 0, 1}, int64[2] shape = {3, 2}, int64[1] back = {-1},
+         int64[1] end = {-9223372036854775807}, int64[1] step = {-1}>
+        { a = Slice(x, first, one)
+          b = Pad(x, pads)
+          c = Reshape(x, shape)
+          d = Slice(x, back, end, first, step) }""",
+        {"Slice": 2, "Pad": 1, "Reshape": 1},
+    ),
+    "random numbers are not merged": (
+        """agraph (float[2,3] x) => (float[2,3] y)
+        { a = RandomNormalLike(x)
+          b = RandomNormalLike(x)
+          y = Sub(a, b) }""",
+        {"RandomNormalLike": 2, "Sub": 1},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LEFT_ALONE)
+def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
+    text, left = LEFT_ALONE[name]
+    assert dict(mnnx.convert(filled(text), tmp_path / "model.mnnx").ops_after) == left
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        (
+            """agraph (float[1,3,6,6] x) => (float[1,4,4,4] y, float[4,3,3,3] w)
+            <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }""",
+            "w",
+        ),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { p = MatMul(x, w) y = Add(p, b) }", "b"),
+        ("agraph (float[2,3] x) => (float[2,4] y, float[1,4] b) <float[3,4] w, float[1,4] b> { y = Gemm(x, w, b) }", "b"),
+    ],
+)
+def test_a_weight_that_is_an_output_too_keeps_its_name_and_value(text: str, name: str, session_of) -> None:
+    model = filled(text)
+    weight = next(onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer if tensor.name == name)
+    session = session_of(model)
+    feed = {key: np.ones(tensor.shape, np.float32) for key, tensor in session.inputs.items()}
+    results = session.run(feed)
+    assert list(results) == ["y", name]
+    np.testing.assert_array_equal(results[name], weight)
+    with pytest.raises(mnnx.InputError, match="has no tensor"):
+        session.run(feed, outputs=[f"{name}_2"])
+
+
+def test_a_changed_weight_doesnt_pass_for_the_models_own(session_of) -> None:
+    text = "agraph (float[1,3,6,6] x) => (float[1,4,4,4] y) <float[4,3,3,3] w, float[1,4,1,1] s> { c = Conv(x, w) y = Mul(c, s) }"
+    with pytest.raises(mnnx.InputError, match="no tensor 'w'"):
+        session_of(filled(text)).run({"x": np.ones((1, 3, 6, 6), np.float32)}, outputs=["w"])
+
+
+@pytest.mark.parametrize("body", ["Concat<axis=0>(v{0}, v{0})", "Tile(v{0}, two)"])
+def test_folding_doesnt_double_constants_again_and_again(body: str, tmp_path: Path) -> None:
+    chain = " ".join(f"v{i + 1} = {body.format(i)}" for i in range(40))
+    model = onnx.parser.parse_model(HEADER + f"agraph () => (float[n] y) <float[8] v0, int64[1] two = {{2}}> {{ {chain} y = Neg(v40) }}")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones(8, np.float32), "v0"))
+    report = mnnx.convert(model, tmp_path / "m.mnnx")
+    assert report.target_bytes < 100_000
+    with pytest.raises(mnnx.LimitExceeded):
+        mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+
+
+def test_folding_doesnt_double_strings_again_and_again(tmp_path: Path) -> None:
+    chain = " ".join(f"v{i + 1} = StringConcat(v{i}, v{i})" for i in range(40))
+    model = onnx.parser.parse_model(HEADER + f"agraph () => (string[1] y) {{ {chain} y = Identity(v40) }}")
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(["abc"], object), "v0"))
+    assert mnnx.convert(model, tmp_path / "m.mnnx").target_bytes < 100_000
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session(mnnx.ScheduleConfig(limits=mnnx.Limits(tensor_bytes=1 << 20)))
+    with pytest.raises(mnnx.LimitExceeded, match="made strings of more than 1 MiB"):
+        session.run()
