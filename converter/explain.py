@@ -11,19 +11,24 @@ from mnnx.errors import ConversionError
 
 
 class Explainer(Watcher):
-    """Watches the nodes that are called `what`, make a value of that name, or are an op of that type; fills `explanations`.
+    """Watches the nodes that are called `what`, make a value of that name, or are an op of that type.
 
     Raises ConversionError where the graph has no such node.
     """
 
     def __init__(self, what: str, graph: Graph):
-        self.explanations: list[Explanation] = []
+        self._explanations: dict[Explanation, None] = {}
         self._what = what
         self._before: list[tuple[Node, str]] = []
         if not self._nodes(graph):
             near = get_close_matches(what, {name for node in _all_nodes(graph) for name in _names(node)}, 3)
             hint = f"; do you mean {' or '.join(map(repr, near))}?" if near else ""
             raise ConversionError(f"there is nothing to explain: no node, result or op type is called {what!r}{hint}")
+
+    @property
+    def explanations(self) -> list[Explanation]:
+        """In the order of the passes, each once."""
+        return list(self._explanations)
 
     def before(self, number: int, one: Pass, graph: Graph) -> None:
         self._before = [(node, node.op.name) for node in self._nodes(graph)]
@@ -49,9 +54,7 @@ class Explainer(Watcher):
         return [node for node in _all_nodes(graph) if self._what in _names(node)]
 
     def _note(self, one: Pass, node: str, op: str, rule: str, reason: str) -> None:
-        explanation = Explanation(one.name, node, op, rule, reason)
-        if explanation not in self.explanations:  # a pass that runs again says the same
-            self.explanations.append(explanation)
+        self._explanations[Explanation(one.name, node, op, rule, reason)] = None  # a pass that runs again says the same
 
 
 def _all_nodes(graph: Graph) -> list[Node]:

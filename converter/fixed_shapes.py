@@ -36,42 +36,43 @@ class FixedShapes:
         doesn't have, another rank, another size of a fixed dim, or two sizes for one name.
         """
         renamed: dict[str, Dim] = {}
-        wanted = {}
         for name, shape in self.shapes.items():
             if name not in inputs:
                 found = ", ".join(f"{known!r} {dims_text(dims)}" for known, dims in inputs.items())
                 raise ConversionError(f"the model has no input {name!r}; its inputs are {found or 'none'}")
-            wanted[name] = _agreed(name, inputs[name], shape, renamed)
-        names = {dim for shape in [*inputs.values(), *wanted.values()] for dim in shape or () if isinstance(dim, str)}
+            _note(name, inputs[name], shape, renamed)
+        names = {dim for shape in [*inputs.values(), *self.shapes.values()] for dim in shape or () if isinstance(dim, str)} - {*_AS_IT_IS}
         for name, size in self.sizes.items():
             if name not in names:
                 raise ConversionError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(names))) or 'none'}")
             if renamed.get(name, size) != size:
                 raise ConversionError(f"the dim {name!r} can't be {size}: the input shapes make it {renamed[name]!r}")
-            renamed[name] = size
-        renamed = {name: renamed.get(dim, dim) for name, dim in renamed.items()}  # a new name may have a size, too
-        shapes = {name: wanted.get(name, shape) for name, shape in inputs.items()}
-        return {name: shape and tuple(renamed.get(dim, dim) for dim in shape) for name, shape in shapes.items()}, renamed
+        became = self.sizes | {old: self.sizes.get(new, new) for old, new in renamed.items()}
+
+        def settled(name: str, declared: Shape | None) -> Shape | None:
+            given = self.shapes.get(name)
+            if declared is None:
+                return None if given is None else tuple(None if new in _AS_IT_IS else self.sizes.get(new, new) for new in given)
+            pairs = zip(declared, declared if given is None else given, strict=True)
+            return tuple(became.get(old, old) if new in _AS_IT_IS or new == old else self.sizes.get(new, new) for old, new in pairs)
+
+        return {name: settled(name, shape) for name, shape in inputs.items()}, became
 
 
-def _agreed(name: str, declared: Shape | None, wanted: Shape, renamed: dict[str, Dim]) -> Shape:
-    """One input's shape; notes in `renamed` what becomes of the names in it."""
+def _note(name: str, declared: Shape | None, wanted: Shape, renamed: dict[str, Dim]) -> None:
+    """Notes in `renamed` what becomes of the names in one input's shape."""
     if declared is None:
-        return tuple(None if dim in _AS_IT_IS else dim for dim in wanted)
+        return
     where = f"the input {name!r} is {dims_text(declared)}"
     if len(wanted) != len(declared):
         raise ConversionError(f"{where}, of rank {len(declared)}; the shape given has rank {len(wanted)}: {dims_text(wanted)}")
-    shape = []
     for old, new in zip(declared, wanted, strict=True):
         if new in _AS_IT_IS or new == old:
-            shape.append(old)
             continue
         if isinstance(old, int):
             raise ConversionError(f"{where}; its dim {old} is fixed, and can't be {new!r}")
         if old is not None and renamed.setdefault(old, new) != new:
             raise ConversionError(f"{where}; its dim {old!r} can't be both {renamed[old]!r} and {new!r}")
-        shape.append(new)
-    return tuple(shape)
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.frontends.onnx.importer import import_model
 from mnnx.converter.half_weights import store_halves
-from mnnx.converter.passes import each_pass
+from mnnx.converter.passes import all_passes, each_pass
 from mnnx.converter.writer import lower
 from mnnx.schema.model import Dim, Graph, Model
 from mnnx.schema.records import Row
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Stage(Row):
-    """The model after the pass at `position` (0: before any), and how often each rewrite of the pass was applied."""
+    """The model after the pass at `position` among all passes (0: before any), and how often each rewrite of the pass was applied."""
 
     position: int
     by_pass: str
@@ -43,8 +43,8 @@ def stages(
     something."""
     graph = import_model(source, FixedShapes(input_shapes, dims)).graph
     yield Stage(0, "", {}, lower(graph))
-    for position, (one, result) in enumerate(each_pass(graph, level, frozenset(disable_passes)), 1):
+    for position, one, result in each_pass(graph, level, frozenset(disable_passes)):
         if result.total:
             yield Stage(position, one.name, result.counts, lower(graph))
     if halves := store_halves(graph, weights):
-        yield Stage(position + 1, halves.name, halves.counts, lower(graph))
+        yield Stage(len(all_passes()) + 1, halves.name, halves.counts, lower(graph))

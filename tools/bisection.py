@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import onnx
 
     from mnnx.converter.stages import Stage
+    from mnnx.interpreter.config import ScheduleConfig
     from mnnx.interpreter.interpreter import Interpreter
     from mnnx.interpreter.session import Session
     from mnnx.schema.model import Graph, Node
@@ -50,7 +51,9 @@ def first_wrong_op(
             different.append(row | {"node": node.name, "op": node.op_type, "compared": len(makers), "tensors": total})
     found = None
     for row in different[:MOST_ALONE]:
-        alone = False if row["rounding_steps"] else _differs_alone(reference, makers[row["name"]], dict(feed) | wanted, bounds)
+        alone = (
+            False if row["rounding_steps"] else _differs_alone(reference, makers[row["name"]], dict(feed) | wanted, bounds, session.config)
+        )
         if alone is not False:
             found = row | {"alone": alone}
             break
@@ -59,7 +62,9 @@ def first_wrong_op(
     return found and found | {"execution_differs": _execution_differs(graph, session, feed, found["name"], bounds)}
 
 
-def _differs_alone(reference: Reference, node: onnx.NodeProto, values: Mapping[str, Any], bounds: Bounds) -> bool | None:
+def _differs_alone(
+    reference: Reference, node: onnx.NodeProto, values: Mapping[str, Any], bounds: Bounds, config: ScheduleConfig
+) -> bool | None:
     """Whether a node differs from the reference when both get the same inputs; None where it can't be run by itself."""
     import mnnx
     from mnnx.tools.one_node import model_of_one_node
@@ -68,7 +73,7 @@ def _differs_alone(reference: Reference, node: onnx.NodeProto, values: Mapping[s
         model, feed = model_of_one_node(reference.proto, node, values)
         with tempfile.TemporaryDirectory(prefix="mnnx-") as folder:
             mnnx.convert(model, Path(folder) / "node.mnnx", level=0)
-            with mnnx.Interpreter.from_file(Path(folder) / "node.mnnx") as interpreter, interpreter.create_session() as session:
+            with mnnx.Interpreter.from_file(Path(folder) / "node.mnnx") as interpreter, interpreter.create_session(config) as session:
                 got = session.run(feed)
     except (MnnxError, TypeError, KeyError):  # a sequence among its inputs, a value that must be a constant, a tensor that isn't there
         return None
@@ -83,6 +88,7 @@ def first_wrong_pass(
     wanted: Mapping[str, Any],
     bounds: Bounds,
     quantized: set[str],
+    config: ScheduleConfig | None = None,
 ) -> dict[str, Any] | None:
     """The first pass after which an output isn't as `wanted`, and the first tensor that isn't what it was before this pass.
 
@@ -98,22 +104,24 @@ def first_wrong_pass(
             found = {"pass": stage.by_pass, "position": stage.position, "rewrites": dict(stage.counts), "error": None}
             found |= {"tensor": None, "execution_differs": None}
             try:
-                with _session(stage, folder) as session:
+                with _session(stage, folder, config) as session:
                     got = session.run(feed)
             except MnnxError as error:
                 return found | {"error": str(error)}
             if not all(compare(name, got[name], value, *bounds, name in quantized)["equal"] for name, value in wanted.items()):
-                return found | (_first_changed(before, stage, folder, feed, bounds) if before else {})
+                return found | (_first_changed(before, stage, folder, feed, bounds, config) if before else {})
             before = stage
     return None
 
 
-def _first_changed(before: Stage, after: Stage, folder: str, feed: Mapping[str, Any], bounds: Bounds) -> dict[str, Any]:
+def _first_changed(
+    before: Stage, after: Stage, folder: str, feed: Mapping[str, Any], bounds: Bounds, config: ScheduleConfig | None
+) -> dict[str, Any]:
     graph, known = after.graphs[0], _makers(before.graphs[0])
     makers = {name: node for name, node in _makers(graph).items() if name in known}
-    with _session(before, folder) as session:
+    with _session(before, folder, config) as session:
         wanted = session.run(feed, outputs=list(makers))
-    with _session(after, folder) as session:
+    with _session(after, folder, config) as session:
         got = session.run(feed, outputs=list(makers))
         for name, node in makers.items():
             row = compare(name, got[name], wanted[name], *bounds)
@@ -124,13 +132,13 @@ def _first_changed(before: Stage, after: Stage, folder: str, feed: Mapping[str, 
 
 
 @contextmanager
-def _session(stage: Stage, folder: str) -> Iterator[Session]:
+def _session(stage: Stage, folder: str, config: ScheduleConfig | None) -> Iterator[Session]:
     import mnnx
     from mnnx.schema.writer import write_model
 
     path = Path(folder) / "stage.mnnx"
     write_model(stage.model(), path)
-    with mnnx.Interpreter.from_file(path) as interpreter, interpreter.create_session() as session:
+    with mnnx.Interpreter.from_file(path) as interpreter, interpreter.create_session(config) as session:
         yield session
 
 

@@ -111,7 +111,9 @@ class Verifier:
                 report.wrong_op = first_wrong_op(reference, interpreter, session, feed, self.bounds)
             if is_optimized and not all(row["equal"] for row in report.outputs):
                 target = wanted if wanted and plain_is_right else unoptimized
-                report.wrong_pass = first_wrong_pass(self.source, self.level, self.options, feed, target, self.bounds, self.quantized)
+                report.wrong_pass = first_wrong_pass(
+                    self.source, self.level, self.options, feed, target, self.bounds, self.quantized, self.config
+                )
         except MnnxError as error:
             report.problem = str(error)
         return report

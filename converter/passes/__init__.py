@@ -96,7 +96,7 @@ def run_passes(
     results: list[PassResult] = []
     removed: dict[str, RemovedValue] = {}
     names = _names(graph)
-    for one, result in each_pass(graph, level, disabled, watchers):
+    for _, one, result in each_pass(graph, level, disabled, watchers):
         results.append(result)
         left = _names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
@@ -106,8 +106,9 @@ def run_passes(
 
 def each_pass(
     graph: Graph, level: int, disabled: Collection[str] = (), watchers: Sequence[Watcher] = ()
-) -> Iterator[tuple[Pass, PassResult]]:
-    """Runs the passes of a level one by one, but for the `disabled` ones; gives each, and what it did, when it has run."""
+) -> Iterator[tuple[int, Pass, PassResult]]:
+    """Runs the passes of a level one by one, but for the `disabled` ones; gives each with its number among all passes, and what it did,
+    when it has run."""
     for number, one in enumerate(all_passes(), 1):
         if one.level > level or one.name in disabled:
             why = "it is disabled" if one.name in disabled else f"it runs from level {one.level} on"
@@ -128,7 +129,7 @@ def each_pass(
         result = PassResult(one.name, dict(counts), time.perf_counter() - start)
         for watcher in watchers:
             watcher.after(number, one, graph)
-        yield one, result
+        yield number, one, result
 
 
 def _names(graph: Graph) -> set[str]:

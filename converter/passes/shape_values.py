@@ -91,7 +91,7 @@ class _Reader:
         if given is None:
             return None
         if isinstance(op, Cast):
-            return given if op.to in _INTEGERS else None
+            return _cast(given, op.to) if op.to in _INTEGERS else None
         if isinstance(op, Unsqueeze):
             return Elements(given.items) if given.is_scalar and _ints(node, 1) in ([0], [-1]) else None
         if isinstance(op, Squeeze):
@@ -99,6 +99,12 @@ class _Reader:
         if given.is_scalar:
             return None
         return _sliced(given, node) if isinstance(op, Slice) else _gathered(given, node)
+
+
+def _cast(given: Elements, dtype: np.dtype) -> Elements:
+    """Numbers wrap as in C; dims fit every integer type that shapes are computed in."""
+    numbers = (item if not isinstance(item, int) else int(np.array(item, np.int64).astype(dtype)) for item in given.items)
+    return Elements(tuple(numbers), given.is_scalar)
 
 
 def _dims(x: Value | None, op: Shape) -> Elements | None:

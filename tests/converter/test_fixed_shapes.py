@@ -139,3 +139,22 @@ def test_a_branch_knows_the_fixed_shape_of_what_it_captures(session_of, tmp_path
     mnnx.convert(model, tmp_path / "m.mnnx", dims={"N": 2})
     (node,) = (n for n in mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.graphs[0].nodes if n.op.name == "If")
     assert [n.op.name for n in node.op.then_branch.nodes] == ["Cast"]
+
+
+TWO_NAMES = """
+<ir_version: 9, opset_import: ["" : 20]>
+agraph (float[N] a, float[M] b) => (float[N] y, float[M] z) { y = Exp(a) z = Exp(b) }
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "a", "b"),
+    [
+        ({"input_shapes": {"a": ("M",), "b": ("K",)}}, "M", "K"),
+        ({"input_shapes": {"a": ("M",), "b": ("N",)}}, "M", "N"),
+        ({"input_shapes": {"a": ("M",)}}, "M", "M"),
+        ({"input_shapes": {"a": ("M",), "b": ("K",)}, "dims": {"K": 3}}, "M", 3),
+    ],
+)
+def test_dims_are_renamed_at_once(options: dict, a: Any, b: Any, input_dims: Callable[..., dict[str, tuple]]) -> None:
+    assert input_dims(TWO_NAMES, **options) == {"a": (a,), "b": (b,), "y": (a,), "z": (b,)}

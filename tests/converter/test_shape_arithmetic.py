@@ -167,3 +167,18 @@ def test_a_shape_that_is_fed_is_still_checked(session_of) -> None:
     session = session_of(_model("a shape that is fed isn't taken for what remains"))
     with pytest.raises(mnnx.MnnxError, match="can't be reshaped"):
         session.run({"x": np.zeros((1, 4, 2), np.float32), "s": np.array([3])})
+
+
+def test_numbers_beyond_int32_wrap_as_they_are_cast(session_of) -> None:
+    """Exporters write the largest int64 for "to the end"."""
+    text = HEADER + (
+        """agraph (float[N, 4] x) => (int32[2] y)
+        <int64[1] zero = {0}, int64[1] end = {9223372036854775807}>
+        { s = Shape(x)
+          n = Gather(s, zero)
+          e = Concat<axis = 0>(n, end)
+          y = Cast<to = 6>(e) }"""
+    )
+    for level in range(4):
+        result = session_of(text, level=level).run({"x": np.zeros((3, 4), np.float32)})["y"]
+        assert (result.dtype, result.tolist()) == (np.int32, [3, -1])

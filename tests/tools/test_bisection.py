@@ -8,15 +8,19 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import mnnx
+from mnnx.backends.backend import temporary_backend
 from mnnx.backends.cpu import creators
+from mnnx.backends.cpu.backend import CpuBackend
 from mnnx.backends.cpu.host_execution import HostExecution
 from mnnx.converter import passes
 from mnnx.converter.frontends.onnx.registry import IMPORTERS
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass, Rule, RulePass, substitute
+from mnnx.converter.stages import stages
 from mnnx.schema.ops.activation import HardSigmoid, Sigmoid
 from mnnx.schema.ops.arithmetic import Add, Exp, Mul, Sub, Tanh
 from mnnx.schema.ops.pooling import GlobalMaxPool
@@ -203,3 +207,26 @@ def test_a_right_model_has_nothing_wrong(mnnx_command, saved, level: int) -> Non
     report = json.loads(mnnx_command("verify", saved(SUMS), "--level", level, "--json").stdout)
     assert (report["equal"], report["wrong_op"], report["wrong_pass"]) == (True, None, None)
     assert len(report["unoptimized"]) == (level > 0)
+
+
+def test_a_wrong_execution_of_another_backend_is_looked_for_there(mnnx_command, saved) -> None:
+    class WrongBackend(CpuBackend):
+        """Takes every Sigmoid for a Tanh."""
+
+        name = "wrong"
+
+        def create(self, op, inputs, outputs):
+            return HostExecution(Tanh(), self) if isinstance(op, Sigmoid) else super().create(op, inputs, outputs)
+
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[40, 50] x) => (float[40, 50] y) { s = Sigmoid(x) y = Exp(s) }')
+    with temporary_backend("wrong", WrongBackend):
+        found = _report(mnnx_command, source, "--level", 0, "--backend", "wrong")
+    assert (found["wrong_op"]["name"], found["wrong_op"]["alone"], found["wrong_op"]["execution_differs"]) == ("s", True, True)
+
+
+def test_passes_are_numbered_as_they_are_dumped(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(SUMS)
+    mnnx.convert(model, tmp_path / "m.mnnx", disable_passes=["dead-code"], dump_passes=tmp_path)
+    found = [stage for stage in stages(model, 2, disable_passes=["dead-code"]) if stage.by_pass]
+    assert found
+    assert all((tmp_path / f"{stage.position:02}-{stage.by_pass}.txt").exists() for stage in found)

@@ -23,14 +23,14 @@ def fix(model: onnx.ModelProto, fixed: FixedShapes) -> None:
             raise ConversionError(f"the input {name!r} is a {kind}, which has no shape")
     tensors = {name: proto.tensor_type for name, proto in inputs.items() if proto.HasField("tensor_type")}
     shapes, renamed = fixed.settle({name: _shape(tensor) for name, tensor in tensors.items()})
-    for name, shape in shapes.items():
-        if shape is not None:
-            _set_shape(tensors[name], shape)
     for graph in graphs(model.graph):
         for info in [*graph.input, *graph.output, *graph.value_info]:
             for dim in info.type.tensor_type.shape.dim:
                 if dim.dim_param in renamed:
                     _set_dim(dim, renamed[dim.dim_param])
+    for name, shape in shapes.items():
+        if shape is not None:
+            _set_shape(tensors[name], shape)
 
 
 def _shape(tensor: onnx.TypeProto.Tensor) -> Shape | None:
