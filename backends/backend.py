@@ -240,6 +240,10 @@ class Backend(ABC):
         """What so many bytes of a tensor take in its memory, where it may store a dtype as a narrower one."""
         return nbytes
 
+    def holds(self, spec: Spec, layout: int) -> bool:
+        """Whether a tensor is small enough for its executions."""
+        return True
+
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:
         """A fresh piece of device memory (a tensor's `memory`), aligned for any kernel. Raises BackendError when there is none left."""

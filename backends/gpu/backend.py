@@ -13,12 +13,15 @@ from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
 from mnnx.backends.blocked import block, blocked_shape, unblock
 from mnnx.backends.gpu import creators, tuning
 from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
+from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.source import RAW
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.backends.tuning_file import Device as TunedDevice
 from mnnx.schema.ops.base import Op, Spec
 
 _FLOAT32, _FLOAT16, _BOOL = np.dtype("float32"), np.dtype("float16"), np.dtype("bool")
+#: Kernels count in int32; what rounds sizes up to blocks or groups needs some room.
+_MOST_ELEMENTS = (1 << 31) - (1 << 20)
 _STORAGES = {
     _FLOAT32: "float",
     _FLOAT16: "half",
@@ -57,17 +60,28 @@ class GpuBackend(Backend):
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
         found = creators.find(type(op))
         reason = "no execution" if found is None else found[1](op, inputs, outputs) or self._too_large([*inputs, *outputs])
-        if reason is None:
-            needed = found[0](op, self, inputs, outputs).kernels(inputs, outputs)
-            missing = next((kernel for kernel in needed if not self.device.has(kernel)), None)
-            reason = None if missing is None else f"the {missing} isn't among those compiled ahead of time"
+        reason = reason or self._lacks(found[0](op, self, inputs, outputs), inputs, outputs)
         return None if reason is None else f"{op.name}: {reason}"
 
     def _too_large(self, specs: Specs) -> str | None:
-        for spec in specs:
-            if spec is not None and self.stored_bytes(spec, 0) > self.device.largest:
-                return f"{spec} is larger than the {self.device.largest >> 20} MiB that one argument of a kernel can hold here"
-        return None
+        large = next((spec for spec in specs if spec is not None and not self.holds(spec, 0)), None)
+        return None if large is None else f"{large} is larger than {self._most}"
+
+    def _lacks(self, execution: GpuExecution, inputs: Specs, outputs: Specs) -> str | None:
+        missing = next((kernel for kernel in execution.kernels(inputs, outputs) if not self.device.has(kernel)), None)
+        if missing is not None:
+            return f"the {missing} isn't among those compiled ahead of time"
+        nbytes = execution.largest_piece(inputs, outputs)
+        return (
+            None if nbytes <= self.device.largest else f"it needs {nbytes >> 20} MiB of working memory in a piece, more than {self._most}"
+        )
+
+    @property
+    def _most(self) -> str:
+        return f"the {self.device.largest >> 20} MiB that one argument of a kernel can hold here"
+
+    def holds(self, spec: Spec, layout: int) -> bool:
+        return self.stored_bytes(spec, layout) <= self.device.largest and spec.size <= _MOST_ELEMENTS
 
     def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
         return creators.find(type(op))[0](op, self, inputs, outputs)

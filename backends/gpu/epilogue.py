@@ -10,8 +10,17 @@ PARAMS = "int activation, float activation_a, float activation_b"
 _NUMBERS = {name: number for number, name in enumerate(ACTIVATIONS)}
 
 # erf: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within 1.5e-7.
+# tanh and e^x - 1 near 0: the first terms of their series, within 1e-7 of the result for |x| up to 1/4.
 _TEXT = """
-T activate(int kind, float a, float b, T v) {
+T near_tanh(T x) {
+    T s = x * x;
+    return x * (1.0f + s * (-0.33333333f + s * (0.13333333f + s * (-0.05396825f + s * 0.02186949f))));
+}
+T near_expm1(T x) {
+    T s = 0.0083333333f + x * (0.0013888889f + x * 0.00019841270f);
+    return x * (1.0f + x * (0.5f + x * (0.16666667f + x * (0.041666667f + x * s))));
+}
+T plain_activate(int kind, float a, float b, T v) {
     if (kind == @) return v;
     if (kind == @Relu) return max(v, 0.0f);
     if (kind == @Clip) return min(max(v, a), b);
@@ -20,8 +29,15 @@ T activate(int kind, float a, float b, T v) {
     if (kind == @HardSwish) return v * clamp(v * 0.16666667f + 0.5f, 0.0f, 1.0f);
     if (kind == @Sigmoid) return 1.0f / (1.0f + exp(-v));
     if (kind == @Swish) return v / (1.0f + exp(-a * v));
-    if (kind == @Tanh) return 1.0f - 2.0f / (exp(2.0f * v) + 1.0f);
-    if (kind == @Elu) return max(v, 0.0f) + a * (exp(min(v, 0.0f)) - 1.0f);
+    if (kind == @Tanh) {
+        T far = step(0.25f, abs_of(v));
+        return far * (1.0f - 2.0f / (exp(2.0f * v) + 1.0f)) + (1.0f - far) * near_tanh(clamp(v, -0.25f, 0.25f));
+    }
+    if (kind == @Elu) {
+        T x = min(v, 0.0f);
+        T far = step(0.25f, -x);
+        return max(v, 0.0f) + a * (far * (exp(x) - 1.0f) + (1.0f - far) * near_expm1(max(x, -0.25f)));
+    }
     if (kind == @Gelu) {
         T x = abs_of(v) * 0.70710678f;
         T t = 1.0f / (1.0f + 0.3275911f * x);
@@ -35,6 +51,7 @@ T activate(int kind, float a, float b, T v) {
     T e = exp(min(v, 20.0f));
     return v * (e * (e + 2.0f)) / (e * (e + 2.0f) + 2.0f);
 }
+T activate(int kind, float a, float b, T v) { return keep_nan(plain_activate(kind, a, b, v), v); }
 """
 
 

@@ -12,3 +12,7 @@ class GpuExecution(Execution):
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         """Those that it will ask for and that may not exist, where kernels are compiled ahead of time."""
         return ()
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        """Bytes of the largest piece of working memory that a kernel will be given where all tensors are plain."""
+        return self.scratch_bytes(inputs, outputs)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from mnnx.backends.gpu.backend import GpuBackend
 
 Group = tuple[int, ...]
+Trial = Callable[[Group], Callable[[], int]]
 
 #: Candidates for kernels over one, two and three dims.
 _GROUPS: dict[int, Sequence[Group]] = {
@@ -33,12 +34,13 @@ def device(backend: GpuBackend) -> Device:
 
 
 def tuned_group(
-    backend: GpuBackend, kernel: Kernel, params: Sequence[int | float], size: Sequence[int], usual: Group, run: Callable[[Group], int]
+    backend: GpuBackend, kernel: Kernel, params: Sequence[int | float], size: Sequence[int], usual: Group, trial: Trial
 ) -> Group:
     """The fastest group for a kernel with such parameters over so many work items, as far as times are known; else the `usual` one.
 
-    `run` does the work once in groups of that size, and gives the nanoseconds that it took. Kernels with shared memory are left alone, as
-    they rely on their group, and so are those that report illegal values, since they would run on whatever lies in memory now.
+    `trial` gives for a group what does the work once in such groups, and says how many nanoseconds that took. Kernels with
+    shared memory are left alone, as they rely on their group, and so are those that report illegal values, since they would run on
+    whatever lies in memory now.
     """
     source = kernel.source
     if backend.tuner is None or source.shared or any(buffer.name == "faults" for buffer in source.buffers):
@@ -47,8 +49,9 @@ def tuned_group(
     groups = {_name(group): group for group in (usual, *known[len(usual)]) if group == usual or math.prod(group) <= most}
 
     def prepare(name: str) -> Callable[[], float]:
-        run(groups[name])  # compiles it, where that depends on the group
-        return lambda: run(groups[name]) * 1e-9
+        run = trial(groups[name])
+        run()  # compiles it, where that depends on the group
+        return lambda: run() * 1e-9
 
     problem = f"{kernel.key} over {'x'.join(map(str, size))}, {', '.join(map(str, params))}"
     return groups[backend.tuner.choose(backend, problem, list(groups), prepare).name]

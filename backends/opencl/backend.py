@@ -11,7 +11,6 @@ from mnnx.backends.backend import SharedWeights
 from mnnx.backends.gpu.backend import GpuBackend
 from mnnx.backends.opencl.commands import OpenClCommandList
 from mnnx.backends.opencl.device import OpenClMemory, open_device
-from mnnx.errors import BackendError
 
 
 class OpenClBackend(GpuBackend):
@@ -22,14 +21,13 @@ class OpenClBackend(GpuBackend):
     def __init__(self, config: Any, shared: SharedWeights, device: str = ""):
         """Raises BackendUnavailable where there is no driver, or not that device."""
         found = open_device(device)
-        self.queue = found.cl.CommandQueue(found.context)
+        self.queue = found.queue()
         super().__init__(found, config, shared)
 
     @cached_property
     def timing_queue(self) -> Any:
         """Another one, which measures what it does; used only while the first is idle."""
-        cl = self.device.cl
-        return cl.CommandQueue(self.device.context, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        return self.device.queue(timing=True)
 
     def new_commands(self) -> OpenClCommandList:
         self.commands = OpenClCommandList(self)
@@ -43,12 +41,10 @@ class OpenClBackend(GpuBackend):
 
     def _copy(self, target: Any, source: Any, **offsets: int) -> None:
         self.device.owner.check()
-        cl = self.device.cl
-        try:
-            cl.enqueue_copy(self.queue, target, source, is_blocking=True, **offsets)
-        except cl.Error as error:
-            raise BackendError(f"the OpenCL device failed ({error}): make a new session") from error
+        with self.device.errors("copy"):
+            self.device.cl.enqueue_copy(self.queue, target, source, is_blocking=True, **offsets)
 
     def release(self) -> None:
         if self.device.owner.is_here:
-            self.queue.finish()
+            with self.device.errors("finish its work"):
+                self.queue.finish()

@@ -32,11 +32,13 @@ class OpenClCommandList(GpuCommandList):
     def add(
         self, kernel: Kernel, buffers: Sequence[DeviceTensor | Memory], params: Sequence[int | float], size: Sequence[int], group: Group
     ) -> None:
-        device_kernel = self._backend.device.kernel(kernel)
-        for place, buffer in enumerate(buffers):
-            device_kernel.set_arg(place, self._piece(buffer))
-        for place, ((kind, _), value) in enumerate(zip(kernel.source.parameters, params, strict=True), len(buffers)):
-            device_kernel.set_arg(place, _SCALARS[kind](value))
+        device = self._backend.device
+        with device.errors(f"set the arguments of {kernel}"):
+            device_kernel = device.kernel(kernel)
+            for place, buffer in enumerate(buffers):
+                device_kernel.set_arg(place, self._piece(buffer))
+            for place, ((kind, _), value) in enumerate(zip(kernel.source.parameters, params, strict=True), len(buffers)):
+                device_kernel.set_arg(place, _SCALARS[kind](value))
         rounded = tuple(-(-n // step) * step for n, step in zip(size, group, strict=True))
         self._units.append((device_kernel, rounded, group))
         self._kept.append(buffers)
@@ -47,24 +49,27 @@ class OpenClCommandList(GpuCommandList):
         return self._backend.memory_of(buffer).piece(buffer.offset, max(1, self._backend.stored_bytes(buffer.spec, buffer.layout)))
 
     def enqueue(self, first: int, last: int) -> None:
-        self._enqueue_to(self._backend.queue, first, last).flush()
+        self._enqueue_to(self._backend.queue, first, last)
 
     def enqueue_timed(self, first: int, last: int) -> int:
-        self._backend.queue.finish()
-        events: list[Any] = []
-        self._enqueue_to(self._backend.timing_queue, first, last, events).finish()
-        return sum(event.profile.end - event.profile.start for event in events)
+        device, queue = self._backend.device, self._backend.timing_queue
+        with device.errors("finish its work"):
+            self._backend.queue.finish()
+        events = self._enqueue_to(queue, first, last)
+        with device.errors("finish its work"):
+            queue.finish()
+            return sum(event.profile.end - event.profile.start for event in events)
 
-    def _enqueue_to(self, queue: Any, first: int, last: int, events: list[Any] | None = None) -> Any:
-        self._backend.device.owner.check()
-        cl, enqueue = self._backend.device.cl, self._enqueue
-        position = first
+    def _enqueue_to(self, queue: Any, first: int, last: int) -> list[Any]:
+        """The commands' events."""
+        device, enqueue, events = self._backend.device, self._enqueue, []
+        device.owner.check()
         try:
-            for position in range(first, last):
-                event = enqueue(queue, *self._units[position])
-                if events is not None:
-                    events.append(event)
-            return queue
-        except cl.Error as error:
-            self.failed = position
-            raise BackendError(f"the OpenCL device failed ({error}): make a new session; less memory or smaller inputs may help") from error
+            with device.errors("start a kernel"):
+                for unit in self._units[first:last]:
+                    events.append(enqueue(queue, *unit))
+                queue.flush()
+        except BackendError:
+            self.failed = min(first + len(events), last - 1)
+            raise
+        return events

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -58,8 +60,18 @@ class OpenClDevice(Device):
             self.context = cl.Context([handle])
         except cl.Error as error:
             raise BackendUnavailable(f"the OpenCL device {self.identity} can't be opened: {error}") from error
-        self._queue = cl.CommandQueue(self.context)
+        self._queue = self.queue()
         self._programs = Programs(self)
+
+    @contextmanager
+    def errors(self, what: str) -> Iterator[None]:
+        """Makes a BackendError of what the driver raises in a `with` block, which was to do `what`."""
+        try:
+            yield
+        except self.cl.Error as error:
+            raise BackendError(
+                f"the OpenCL device {self.identity} failed to {what} ({error}): make a new session; smaller inputs may help"
+            ) from error
 
     @property
     def compiled(self) -> int:
@@ -72,10 +84,16 @@ class OpenClDevice(Device):
         """A cl.Kernel of its own, whose arguments nobody else sets."""
         return self._programs.kernel(kernel)
 
+    def queue(self, timing: bool = False) -> Any:
+        """A new cl.CommandQueue; `timing`: which measures what it does."""
+        with self.errors("make a queue"):
+            return self.cl.CommandQueue(self.context, properties=self.cl.command_queue_properties.PROFILING_ENABLE if timing else 0)
+
     def allocate(self, nbytes: int) -> OpenClMemory:
         cl = self.cl
-        if nbytes > self.largest:
-            raise BackendError(f"{nbytes} bytes in one piece are more than the OpenCL device gives ({self.largest}): use smaller inputs")
+        most = self.handle.max_mem_alloc_size
+        if nbytes > most:
+            raise BackendError(f"{nbytes} bytes in one piece are more than the OpenCL device gives ({most}): use smaller inputs")
         try:
             return OpenClMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
         except (cl.MemoryError, cl.Error) as error:
@@ -84,10 +102,8 @@ class OpenClDevice(Device):
             ) from error
 
     def write(self, memory: OpenClMemory, offset: int, array: np.ndarray) -> None:
-        try:
+        with self.errors(f"take {array.nbytes} bytes"):
             self.cl.enqueue_copy(self._queue, memory.buffer, array, dst_offset=offset, is_blocking=True)
-        except self.cl.Error as error:
-            raise BackendError(f"the OpenCL device {self.identity} failed to take {array.nbytes} bytes ({error})") from error
 
 
 _DEVICES: dict[tuple[str, int], OpenClDevice] = {}

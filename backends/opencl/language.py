@@ -17,6 +17,7 @@ _PRELUDE = """\
 #define to_int(x) convert_int(x)
 #define to_uint(x) convert_uint(x)
 #define abs_of(x) fabs(x)
+#define keep_nan(r, v) (isnan(v) ? (v) : (r))
 #define splat2(x) ((float2)(x))
 #define splat4(x) ((float4)(x))
 #define splat8(x) ((float8)(x))

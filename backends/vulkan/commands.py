@@ -33,6 +33,16 @@ class _Dispatch(Row):
     groups: tuple[int, int, int]
 
 
+def within_limits(groups: tuple[int, int, int], most: tuple[int, int, int]) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+    """What to dispatch for so many work groups where an axis takes `most` (at least 65,535), and how they are numbered through all axes
+    (zeros: they needn't be)."""
+    if all(n <= limit for n, limit in zip(groups, most, strict=True)):
+        return groups, (0, 0, 0)
+    total = math.prod(groups)
+    across = min(total, 65535)
+    return (across, -(-total // across), 1), groups
+
+
 class VulkanCommandList(GpuCommandList):
     """Holds a command buffer for every range that was ever submitted: the whole, and single units for callbacks."""
 
@@ -58,10 +68,7 @@ class VulkanCommandList(GpuCommandList):
         if math.prod(local) > device.limits.maxComputeWorkGroupInvocations:
             raise BackendError(f"{kernel} asks for work groups of {local}, which the Vulkan device {device.identity} doesn't have")
         groups = tuple(-(-n // step) for n, step in zip((*size, 1, 1)[:3], local, strict=True))
-        numbered = (0, 0, 0)
-        if any(n > most for n, most in zip(groups, device.limits.maxComputeWorkGroupCount, strict=True)):
-            most, numbered = device.limits.maxComputeWorkGroupCount[0], groups
-            groups = (most, -(-math.prod(groups) // most), 1)
+        groups, numbered = within_limits(groups, tuple(device.limits.maxComputeWorkGroupCount))
         spans = tuple(self._span(buffer, place.writes) for buffer, place in zip(buffers, source.buffers, strict=True))
         constants = b"".join(struct.pack(f"={_FORMATS[kind]}", value) for (kind, _), value in zip(source.parameters, params, strict=True))
         layout, pipeline = device.pipelines.layout(kernel)[1], device.pipelines.pipeline(kernel, local, numbered)

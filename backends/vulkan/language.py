@@ -43,6 +43,7 @@ _MACROS = """\
 #define to_int(x) int(x)
 #define to_uint(x) uint(x)
 #define abs_of(x) abs(x)
+#define keep_nan(r, v) mix(r, v, isnan(v))
 #define splat2(x) vec2(x)
 #define splat4(x) vec4(x)
 #define pair(a, b) ivec2(a, b)

@@ -25,13 +25,15 @@ class Staging:
         self._block: Block | None = None
 
     def _begin(self) -> None:
-        if self._block is None:
-            device = self._device
-            self._block = Block(device, _SIZE, mapped=True)
-            self._submission = Submission(device)
-            self._pool = device.command_pool(self, resettable=True)
-            self._commands = device.command_buffer(self._pool)
-            self._info = device.submit_info(self._commands)
+        """Makes what copies need, once; waits for a copy that was given up."""
+        if self._block is not None:
+            self._submission.wait()
+            return
+        device = self._device
+        block, submission, pool = Block(device, _SIZE, mapped=True), Submission(device), device.command_pool(self, resettable=True)
+        commands = device.command_buffer(pool)
+        self._submission, self._pool, self._commands, self._info = submission, pool, commands, device.submit_info(commands)
+        self._block = block
 
     def write(self, memory: VulkanMemory, offset: int, array: np.ndarray) -> None:
         with self._lock:

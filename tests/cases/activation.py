@@ -63,3 +63,12 @@ for op_class in (ops.Softmax, ops.LogSoftmax, ops.Hardmax):
     case(op_class(), f32(0, 3), reference=lambda x: x)
     case(op_class(), f32(3, 0), reference=lambda x: x)
     case(op_class(), np.array([[90, 90, 3], [0, 0, 0]], np.float32))
+
+
+def _log_softmax(x: np.ndarray) -> np.ndarray:
+    shifted = x.astype(np.float64) - x.max(-1, keepdims=True)
+    return (shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))).astype(np.float32)
+
+
+case(ops.LogSoftmax(), np.array([[1e6, 1e6], [-3e4, -29999.5]], np.float32), reference=_log_softmax)
+case(ops.LogSoftmax(axis=0), np.array([[1e6, -3e4], [1e6, -29999.5]], np.float32), reference=lambda x: _log_softmax(x.T).T)

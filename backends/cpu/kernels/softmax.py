@@ -28,9 +28,9 @@ def make_rows(logarithm: bool):
             if logarithm:
                 for i in range(n):
                     total += exp_f32(load_in(x, i) - top)
-                shift = top + log_f32(total)
+                shift = log_f32(total)
                 for i in range(n):
-                    store_out(y, i, load_in(x, i) - shift)
+                    store_out(y, i, load_in(x, i) - top - shift)
             else:
                 for i in range(n):
                     value = exp_f32(load_in(x, i) - top)
@@ -74,12 +74,12 @@ def make_columns(logarithm: bool):
                     if not logarithm:
                         store_out(y, j, value)
             for j in range(_COLUMNS):
-                totals[j] = tops[j] + log_f32(totals[j]) if logarithm else F(1) / totals[j]
+                totals[j] = log_f32(totals[j]) if logarithm else F(1) / totals[j]
             for k in range(n):
                 x, y = at(load_i64(args) + offset + 4 * k * inner), at(load_i64(args + 8) + offset + 4 * k * inner)
                 for j in range(count):
                     if logarithm:
-                        store_out(y, j, load_in(x, j) - totals[j])
+                        store_out(y, j, load_in(x, j) - tops[j] - totals[j])
                     else:
                         y[j] = y[j] * totals[j]
 

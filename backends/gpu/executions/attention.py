@@ -97,6 +97,9 @@ class AttentionExecution(GpuExecution):
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.empty else sum(map(self._aligned, self.parts))
 
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return max(self.parts)
+
     def _aligned(self, nbytes: int) -> int:
         return -(-nbytes // self.backend.alignment) * self.backend.alignment
 

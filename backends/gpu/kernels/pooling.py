@@ -51,10 +51,15 @@ def _splat(width: int, value: str) -> str:
 
 @kernel_factory("pooling.max", lambda: (*_layouts(), {"storage": "char", "width": 1}, {"storage": "uchar", "width": 1}))
 def largest(storage: str, width: int) -> Source:
-    """y = the largest pixel of each window; a work item for each."""
-    kind, lowest = ("int", "-128" if storage == "char" else "0") if "char" in storage else (_vector(width), _splat(width, LOWEST))
-    body = f"""{_PLACE}    {kind} best = {lowest};
+    """y = the largest pixel of each window, NaN where there is one; a work item for each."""
+    if "char" in storage:
+        body = f"""{_PLACE}    int best = {"-128" if storage == "char" else "0"};
 {_taps(f"{' ' * 16}best = max(best, load_x(row + place));{chr(10)}")}    store_y(i, best);"""
+    else:
+        vector, indent = _vector(width), " " * 16
+        body = f"""{_PLACE}    {vector} best = {_splat(width, LOWEST)}, nan = {_splat(width, "0.0f")};
+{_taps(f"{indent}{vector} v = load_x(row + place);{chr(10)}{indent}best = max(best, v);{chr(10)}{indent}nan = keep_nan(nan, v);{chr(10)}")}\
+    store_y(i, keep_nan(best, nan));"""
     return Source((reads("x", storage, width), writes("y", storage, width)), f"int total, {WINDOWS}", body)
 
 
@@ -65,7 +70,7 @@ def largest_with_index(storage: str) -> Source:
     kind = "int" if "char" in storage else "float"
     inner = """\
                 KIND value = load_x(row + place);
-                if (found < 0 || value > best) {
+                if (found < 0 || value > best || value != value) {
                     best = value;
                     found = row + (columns != 0 ? (p2 * size1 + p1) * size0 + p0 : place);
                 }
@@ -124,15 +129,16 @@ def _whole_variants() -> Iterator[dict]:
 def whole(storage: str, width: int, combine: str) -> Source:
     """x [rows, columns] → y [rows]: the largest of each row, its mean or its p-norm. A work group reduces a row."""
     start = _splat(width, LOWEST if combine == "max" else "0.0f")
-    value = {"max": "max(sum, load_x(at))", "mean": "sum + load_x(at)", "norm": "sum + power(load_x(at), p)"}[combine]
-    both = "max(part[item], part[item + step])" if combine == "max" else "part[item] + part[item + step]"
+    value = {"max": "keep_nan(keep_nan(max(sum, v), sum), v)", "mean": "sum + v", "norm": "sum + power(v, p)"}[combine]
+    a, b = "part[item]", "part[item + step]"
+    both = f"keep_nan(keep_nan(max({a}, {b}), {a}), {b})" if combine == "max" else f"{a} + {b}"
     result = {"max": "part[0]", "mean": "part[0] / to_float(columns)", "norm": "root(part[0], p)"}[combine]
     body = f"""\
     int item = lid(0), row = group(0);
     {_vector(width)} sum = {start};
     if (row < rows) {{
         for (int column = item; column < columns; column += {GROUP}) {{
-            int at = row * columns + column;
+            {_vector(width)} v = load_x(row * columns + column);
             sum = {value};
         }}
     }}

@@ -34,8 +34,8 @@ def rows(storage: str, width: int, along: bool, team: int) -> Source:
     body += f"    {t} factor = {splat(width, 'all') if lanes == 1 else 'all'};\n"
     body += f"""\
     if (logarithm != 0) {{
-        factor = shift + log(factor);
-{_indented(each(team, "        store_y(at, load_x(at) - factor);" + chr(10)))}    }} else {{
+        factor = log(factor);
+{_indented(each(team, "        store_y(at, load_x(at) - shift - factor);" + chr(10)))}    }} else {{
         factor = 1.0f / factor;
 {_indented(each(team, "        store_y(at, exp(load_x(at) - shift) * factor);" + chr(10)))}    }}
 """

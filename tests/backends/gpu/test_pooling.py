@@ -112,3 +112,16 @@ def test_images_are_resized_in_both_layouts(backend: str, op: Resize, precision:
             np.add.at(matrix, (np.arange(scaling.size)[:, None], taps.index), weights)
             wanted = np.moveaxis(np.tensordot(matrix, wanted, (1, axis)), 0, axis)
     _assert_all_agree(backend, precision, op, wanted, x, None, None, sizes, ways=2)
+
+
+@pytest.mark.parametrize("channels", [3, 32])
+def test_the_largest_pixel_is_nan_where_there_is_one(session_of, gpu: str, channels: int) -> None:
+    model = f"""<ir_version: 10, opset_import: ["": 21]>
+    main (float[1, {channels}, 6, 6] x) => (float[1, {channels}, 3, 3] y, float[1, {channels}, 1, 1] z)
+    {{ y = MaxPool<kernel_shape = [2, 2], strides = [2, 2]>(x) z = GlobalMaxPool(x) }}"""
+    x = np.random.default_rng(0).standard_normal((1, channels, 6, 6)).astype(np.float32)
+    x[0, 1, 2, 3] = np.nan
+    x[0, 2, 5, 5] = np.inf
+    result = session_of(model, backend=gpu).run({"x": x})
+    np.testing.assert_array_equal(result["y"], x.reshape(1, channels, 3, 2, 3, 2).max((3, 5)))
+    np.testing.assert_array_equal(result["z"], x.max((2, 3), keepdims=True))

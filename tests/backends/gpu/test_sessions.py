@@ -11,9 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 import mnnx
+from mnnx.backends.backend import SharedWeights, create_backend
 from mnnx.errors import BackendError, BackendUnavailable
 
 #: Elementwise ops, movement and a broadcast, of any batch and width; with integers beside them.
@@ -122,8 +124,6 @@ def _resident() -> int:
 
 def test_another_process_compiles_nothing(tmp_path: Path, gpu: str) -> None:
     model = tmp_path / "model.mnnx"
-    import onnx
-
     mnnx.convert(onnx.parser.parse_model(MODEL), model)
     script = (
         "import sys, numpy as np, mnnx\n"
@@ -179,10 +179,30 @@ def test_low_precision_keeps_large_numbers_finite(session_of: Callable[..., mnnx
 
 
 def test_devices_of_one_name_share_no_weights(gpu: str) -> None:
-    from mnnx.backends.backend import SharedWeights, create_backend
-
     shared, weight = SharedWeights(), np.ones(4, np.float32)
     first, second = (create_backend(gpu, mnnx.ScheduleConfig(backend=gpu), shared) for _ in range(2))
     assert first.packed("plain", weight, np.array) is second.packed("plain", weight, np.array)
     second.device = copy.copy(second.device)
     assert first.packed("plain", weight, np.array) is not second.packed("plain", weight, np.array)
+
+
+CONVOLUTIONS = """
+<ir_version: 10, opset_import: ["": 21]>
+main (float[1, 5, 64, 64] x) => (float[1, 5, 64, 64] y)
+{ a = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(x, w) b = Relu(a) y = Conv<kernel_shape = [3, 3], pads = [1, 1, 1, 1]>(b, w) }
+"""
+
+
+@pytest.mark.parametrize("nbytes", [90_000, 70_000])  # enough for the plain tensors of 81,920 bytes, but not for blocks; for neither
+def test_tensors_that_a_kernel_cant_reach_are_not_its_business(session_of, gpu: str, nbytes: int, monkeypatch) -> None:
+    model = onnx.parser.parse_model(CONVOLUTIONS)
+    w = np.random.default_rng(1).standard_normal((5, 5, 3, 3)).astype(np.float32)
+    model.graph.initializer.append(onnx.numpy_helper.from_array(w, "w"))
+    x = np.random.default_rng(2).standard_normal((1, 5, 64, 64)).astype(np.float32)
+    wanted = session_of(model).run({"x": x})["y"]
+    backend = create_backend(gpu, mnnx.ScheduleConfig(), SharedWeights())
+    monkeypatch.setattr(backend.device, "largest", nbytes)
+    session = session_of(model, backend=gpu)
+    np.testing.assert_allclose(session.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-4)
+    reasons = {row.reason for row in session.placement() if row.backend == "cpu"}
+    assert (nbytes == 70_000) == any("one argument of a kernel" in reason for reason in reasons)
