@@ -26,11 +26,13 @@ def make_rows(logarithm: bool):
                 top = maximum(top, load_in(x, i))
             total = F(0)
             if logarithm:
-                for i in range(n):
-                    total += exp_f32(load_in(x, i) - top)
+                for i in range(n):  # less the largest first, which may be large, and by way of memory: sums may be reordered here
+                    value = load_in(x, i) - top
+                    total += exp_f32(value)
+                    store_out(y, i, value)
                 shift = log_f32(total)
                 for i in range(n):
-                    store_out(y, i, load_in(x, i) - top - shift)
+                    y[i] = y[i] - shift
             else:
                 for i in range(n):
                     value = exp_f32(load_in(x, i) - top)
