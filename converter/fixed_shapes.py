@@ -32,8 +32,9 @@ class FixedShapes:
     def settle(self, inputs: Mapping[str, Shape | None]) -> tuple[dict[str, Shape | None], dict[str, Dim]]:
         """The inputs' shapes as they shall be, and what becomes of the names of dims, wherever the model uses them.
 
-        inputs: the model's own shapes by name; None where not even the rank is known. Raises ConversionError for a name that the model
-        doesn't have, another rank, another size of a fixed dim, or two sizes for one name.
+        All names change at once: what the caller calls M is not the model's own M, which may get another name. Sizes go to the names
+        after that. inputs: the model's own shapes by name; None where not even the rank is known. Raises ConversionError for a name that
+        the model doesn't have, another rank, another size of a fixed dim, or two sizes for one name.
         """
         renamed: dict[str, Dim] = {}
         for name, shape in self.shapes.items():
@@ -41,11 +42,12 @@ class FixedShapes:
                 found = ", ".join(f"{known!r} {dims_text(dims)}" for known, dims in inputs.items())
                 raise ConversionError(f"the model has no input {name!r}; its inputs are {found or 'none'}")
             _note(name, inputs[name], shape, renamed)
-        names = {dim for shape in [*inputs.values(), *self.shapes.values()] for dim in shape or () if isinstance(dim, str)} - {*_AS_IT_IS}
+        given = {new for name, shape in self.shapes.items() for new in _new_names(inputs[name], shape)}
+        names = given | {dim for shape in inputs.values() for dim in shape or () if isinstance(dim, str)}
         for name, size in self.sizes.items():
             if name not in names:
                 raise ConversionError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(names))) or 'none'}")
-            if renamed.get(name, size) != size:
+            if name not in given and renamed.get(name, size) != size:
                 raise ConversionError(f"the dim {name!r} can't be {size}: the input shapes make it {renamed[name]!r}")
         became = self.sizes | {old: self.sizes.get(new, new) for old, new in renamed.items()}
 
@@ -73,6 +75,12 @@ def _note(name: str, declared: Shape | None, wanted: Shape, renamed: dict[str, D
             raise ConversionError(f"{where}; its dim {old} is fixed, and can't be {new!r}")
         if old is not None and renamed.setdefault(old, new) != new:
             raise ConversionError(f"{where}; its dim {old!r} can't be both {renamed[old]!r} and {new!r}")
+
+
+def _new_names(declared: Shape | None, wanted: Shape) -> set[str]:
+    """The names that a caller gives to dims of one input."""
+    known = (None,) * len(wanted) if declared is None else declared
+    return {new for old, new in zip(known, wanted, strict=True) if isinstance(new, str) and new not in _AS_IT_IS and new != old}
 
 
 def _mapping(what: str, given: Any) -> Mapping[str, Any]:

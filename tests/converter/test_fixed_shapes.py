@@ -12,6 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import mnnx
+from mnnx.converter.stages import stages
 
 TWO_INPUTS = """
 <ir_version: 9, opset_import: ["" : 20]>
@@ -80,6 +81,7 @@ def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(option
         ({"input_shapes": {"fixed": ("name",)}}, "its dim 2 is fixed, and can't be 'name'"),
         ({"input_shapes": {"x": (1, 3, 8, 8), "z": (2, 5)}}, "its dim 'N' can't be both 1 and 2"),
         ({"input_shapes": {"x": (1, 3, 8, 8)}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 1"),
+        ({"input_shapes": {"x": ("batch", 3, "H", "W")}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 'batch'"),
         ({"dims": {"batch": 2}}, "no input has a dim 'batch'; named dims are 'H', 'K', 'N', 'W'"),
         ({"dims": {"N": 0}}, "the dim 'N' must be a whole number from 1 on, not 0"),
         ({"dims": {"N": 1.5}}, "must be a whole number"),
@@ -154,7 +156,21 @@ agraph (float[N] a, float[M] b) => (float[N] y, float[M] z) { y = Exp(a) z = Exp
         ({"input_shapes": {"a": ("M",), "b": ("N",)}}, "M", "N"),
         ({"input_shapes": {"a": ("M",)}}, "M", "M"),
         ({"input_shapes": {"a": ("M",), "b": ("K",)}, "dims": {"K": 3}}, "M", 3),
+        ({"input_shapes": {"a": ("M",), "b": ("K",)}, "dims": {"M": 3}}, 3, "K"),
+        ({"input_shapes": {"a": ("M",), "b": ("N",)}, "dims": {"M": 3}}, 3, "N"),
+        ({"input_shapes": {"a": ("M",), "b": (5,)}, "dims": {"M": 3}}, 3, 5),
+        ({"input_shapes": {"a": ("M",)}, "dims": {"M": 3}}, 3, 3),
     ],
 )
 def test_dims_are_renamed_at_once(options: dict, a: Any, b: Any, input_dims: Callable[..., dict[str, tuple]]) -> None:
     assert input_dims(TWO_NAMES, **options) == {"a": (a,), "b": (b,), "y": (a,), "z": (b,)}
+
+
+def test_names_inside_the_model_are_swapped_with_those_of_its_inputs() -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 20]>
+        agraph (float[N] a, float[M] b) => (float[N] y, float[M] z) <float[N] p, float[M] q>
+        { p = Neg(a) y = Exp(p) q = Neg(b) z = Exp(q) }"""
+    )
+    imported = next(stages(model, 0, input_shapes={"a": ("M",), "b": ("N",)}))
+    assert {v.name: v.shape for v in imported.graphs[0].values} == dict.fromkeys("apy", ("M",)) | dict.fromkeys("bqz", ("N",))
