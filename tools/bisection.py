@@ -92,7 +92,7 @@ def first_wrong_pass(
 ) -> dict[str, Any] | None:
     """The first pass after which an output isn't as `wanted`, and the first tensor that isn't what it was before this pass.
 
-    {pass, position (it is the how many-th), rewrites (how often each was applied), error (of a model that no longer runs, or None),
+    {pass, position (its number among all passes), rewrites (how often each was applied), error (of a model that no longer runs, or None),
     tensor (a row of `compare` with `node` and `op`; None where none of those that are in both models differs), execution_differs}.
     None where no pass does it.
     """

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -21,8 +22,9 @@ from mnnx.converter.frontends.onnx.registry import IMPORTERS
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass, Rule, RulePass, substitute
 from mnnx.converter.stages import stages
-from mnnx.schema.ops.activation import HardSigmoid, Sigmoid
+from mnnx.schema.ops.activation import HardSigmoid, Sigmoid, Swish
 from mnnx.schema.ops.arithmetic import Add, Exp, Mul, Sub, Tanh
+from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.pooling import GlobalMaxPool
 from mnnx.tools.references import Reference, ReferenceFailed
 
@@ -209,19 +211,41 @@ def test_a_right_model_has_nothing_wrong(mnnx_command, saved, level: int) -> Non
     assert len(report["unoptimized"]) == (level > 0)
 
 
-def test_a_wrong_execution_of_another_backend_is_looked_for_there(mnnx_command, saved) -> None:
-    class WrongBackend(CpuBackend):
-        """Takes every Sigmoid for a Tanh."""
+@pytest.fixture
+def wrong_backend():
+    """A backend that takes every op of a class for a Tanh."""
 
-        name = "wrong"
+    @contextmanager
+    def make(op_class: type[Op]) -> Iterator[None]:
+        class WrongBackend(CpuBackend):
+            name = "wrong"
 
-        def create(self, op, inputs, outputs):
-            return HostExecution(Tanh(), self) if isinstance(op, Sigmoid) else super().create(op, inputs, outputs)
+            def create(self, op, inputs, outputs):
+                return HostExecution(Tanh(), self) if isinstance(op, op_class) else super().create(op, inputs, outputs)
 
+        with temporary_backend("wrong", WrongBackend):
+            yield
+
+    return make
+
+
+def test_a_wrong_execution_of_another_backend_is_looked_for_there(mnnx_command, saved, wrong_backend) -> None:
     source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[40, 50] x) => (float[40, 50] y) { s = Sigmoid(x) y = Exp(s) }')
-    with temporary_backend("wrong", WrongBackend):
+    with wrong_backend(Sigmoid):
         found = _report(mnnx_command, source, "--level", 0, "--backend", "wrong")
     assert (found["wrong_op"]["name"], found["wrong_op"]["alone"], found["wrong_op"]["execution_differs"]) == ("s", True, True)
+
+
+def test_a_pass_that_makes_an_op_which_another_backend_gets_wrong_is_named(mnnx_command, saved, wrong_backend) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[40, 50] x) => (float[40, 50] y)
+        { e = Exp(x) s = Sigmoid(e) m = Mul(e, s) y = Sqrt(m) }"""
+    )
+    with wrong_backend(Swish):
+        found = _report(mnnx_command, source, "--backend", "wrong")
+    assert found["wrong_op"] is None
+    wrong = found["wrong_pass"]
+    assert (wrong["pass"], wrong["tensor"]["name"], wrong["execution_differs"]) == ("activation-recognition", "m", True)
 
 
 def test_passes_are_numbered_as_they_are_dumped(tmp_path: Path) -> None:
@@ -230,3 +254,10 @@ def test_passes_are_numbered_as_they_are_dumped(tmp_path: Path) -> None:
     found = [stage for stage in stages(model, 2, disable_passes=["dead-code"]) if stage.by_pass]
     assert found
     assert all((tmp_path / f"{stage.position:02}-{stage.by_pass}.txt").exists() for stage in found)
+
+
+def test_half_weights_are_a_stage_where_no_pass_runs() -> None:
+    model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[2, 64] x) => (float[2, 64] y) { y = MatMul(x, w) }')
+    model.graph.initializer.append(onnx.numpy_helper.from_array(np.ones((64, 64), np.float32), "w"))
+    found = [(stage.position, stage.by_pass) for stage in stages(model, 0, "float16", disable_passes=["dead-code"])]
+    assert found == [(0, ""), (len(passes.all_passes()) + 1, "half-weights")]
