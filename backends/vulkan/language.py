@@ -43,7 +43,7 @@ _MACROS = """\
 #define to_int(x) int(x)
 #define to_uint(x) uint(x)
 #define abs_of(x) abs(x)
-#define keep_nan(r, v) mix(r, v, isnan(v))
+#define keep_nan(r, v) intBitsToFloat(floatBitsToInt(r) | ((0x7f800000 - (floatBitsToInt(v) & 0x7fffffff)) >> 31))
 #define splat2(x) vec2(x)
 #define splat4(x) vec4(x)
 #define pair(a, b) ivec2(a, b)
