@@ -53,6 +53,21 @@ def test_more_groups_than_an_axis_has_are_numbered_through_all(session_of: Calla
         most[0] = usual[0]
 
 
+def test_shapes_of_one_kernel_share_a_pipeline(session_of: Callable[..., mnnx.Session], device: Any) -> None:
+    most = device.limits.maxComputeWorkGroupCount
+    usual = list(most)
+    session = session_of(MODEL, backend="vulkan")
+    _assert_right(session, _x(5, 999))
+    made = len(device.pipelines._made)
+    most[0] = 3
+    try:
+        for w in (999, 1200, 1500):
+            _assert_right(session, _x(6, w))
+    finally:
+        most[0] = usual[0]
+    assert len(device.pipelines._made) == made
+
+
 def test_runs_and_released_sessions_leave_nothing_on_the_device(session_of: Callable[..., mnnx.Session], device: Any) -> None:
     session, x = session_of(MODEL, backend="vulkan"), _x(3, 30_000)
     _assert_right(session, x)
