@@ -95,6 +95,11 @@ class VulkanCommandList(GpuCommandList):
     def enqueue(self, first: int, last: int) -> None:
         if first == last:
             return
+        if (first, last) not in self._recorded:
+            self._device.pipelines.save()
+        self._submit(first, last)
+
+    def _submit(self, first: int, last: int) -> None:
         info = self._recorded.get((first, last))
         if info is None:
             info = self._recorded[first, last] = self._record(first, last)
@@ -116,7 +121,7 @@ class VulkanCommandList(GpuCommandList):
     def _enqueue_by_the_hosts_clock(self, first: int, last: int) -> int:
         self._backend.submission.wait()
         start = time.perf_counter_ns()
-        self.enqueue(first, last)
+        self._submit(first, last)
         self._backend.submission.wait()
         return time.perf_counter_ns() - start
 
@@ -126,7 +131,6 @@ class VulkanCommandList(GpuCommandList):
         device = self._device
         api, lib = device.api, device.api.lib
         device.check_usable()
-        device.pipelines.save()
         self._describe()
         if self._pool is None:
             self._pool = device.command_pool(self)

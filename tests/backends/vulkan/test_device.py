@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -114,6 +115,22 @@ def test_staging_that_could_not_be_made_is_made_the_next_time(device: Any, funct
     staging.read(memory, 0, got)
     np.testing.assert_array_equal(got, array)
     monkeypatch.setattr(device.heap, "_blocks", [])
+
+
+def test_pipelines_that_tuning_makes_are_saved_together(
+    session_of: Callable[..., mnnx.Session], device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    pipelines = device.pipelines
+    monkeypatch.setattr(pipelines, "_disk", SimpleNamespace(write=lambda name, data: written.append(name)))
+    monkeypatch.setattr(pipelines, "_made", {})
+    monkeypatch.setattr(pipelines, "_known", set())
+    monkeypatch.setattr(pipelines, "_saved", 0)
+    session = session_of(MODEL, backend="vulkan", tune=True)
+    for _ in range(2):
+        _assert_right(session, _x(4, 200))
+    assert len(pipelines._made) > 10
+    assert len(written) <= 2
 
 
 def test_runs_and_released_sessions_leave_nothing_on_the_device(session_of: Callable[..., mnnx.Session], device: Any) -> None:
