@@ -223,6 +223,10 @@ class Backend(ABC):
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
         """None where this backend can run `op` on such tensors, else the reason why not."""
 
+    def can_run(self, op: Op, inputs: Specs, outputs: Specs, way: Layouts) -> bool:
+        """Whether a supported op can run in a way that its execution offers."""
+        return True
+
     @abstractmethod
     def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
         """The execution of a supported op."""
@@ -239,10 +243,6 @@ class Backend(ABC):
     def stored(self, nbytes: int, dtype: np.dtype) -> int:
         """What so many bytes of a tensor take in its memory, where it may store a dtype as a narrower one."""
         return nbytes
-
-    def holds(self, spec: Spec, layout: int) -> bool:
-        """Whether a tensor is small enough for its executions."""
-        return True
 
     @abstractmethod
     def allocate(self, nbytes: int) -> Any:

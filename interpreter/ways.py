@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from mnnx.backends.backend import Layouts
-from mnnx.backends.blocked import blocked_bytes, can_block, same_bytes, tensor_bytes
+from mnnx.backends.blocked import blocked_bytes, same_bytes, tensor_bytes
 from mnnx.interpreter.geometry.blocked import rewrite_blocked
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.values import Values
@@ -35,8 +35,13 @@ class Way(Row):
 def ways_of(values: Values, step: Step) -> list[Way]:
     """All ways, the plain one first."""
     plain = Layouts((0,) * len(step.inputs), (0,) * len(step.outputs))
-    found = [(plain, step), *_blocked(values, step)]
+    found = [(plain, step), *(way for way in _blocked(values, step) if _can_run(values, *way))]
     return [Way(layouts, step, _cost(values, step, layouts)) for layouts, step in found]
+
+
+def _can_run(values: Values, layouts: Layouts, step: Step) -> bool:
+    specs, results = ([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs))
+    return step.backend.can_run(step.op, specs, results, layouts)
 
 
 def repacking_cost(spec: Spec, lanes: int) -> int:
@@ -58,19 +63,13 @@ def _blocked(values: Values, step: Step) -> Iterator[tuple[Layouts, Step]]:
         yield from _blocked_movement(step, lanes)
         return
     specs, results = ([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs))
-    for layouts in step.execution.layouts(specs, results, lanes):
-        tensors = zip([*specs, *results], [*layouts.inputs, *layouts.outputs], strict=True)
-        if all(spec is None or step.backend.holds(spec, layout) for spec, layout in tensors):
-            yield layouts, step
+    yield from ((layouts, step) for layouts in step.execution.layouts(specs, results, lanes))
 
 
 def _blocked_movement(step: Step, lanes: int) -> Iterator[tuple[Layouts, Step]]:
     """A Raster over blocked memory; or the execution of the op itself, where that has a way with blocks."""
     movement, backend = step.movement, step.backend
     raster = rewrite_blocked(movement.op, movement.inputs, movement.outputs, movement.slot, lanes)
-    specs = [spec for spec in (*movement.inputs, *movement.outputs) if spec is not None and can_block(spec)]
-    if not all(backend.holds(spec, lanes) for spec in specs):
-        return
     if raster is not None:
         inputs = [i if position in raster.sources else -1 for position, i in enumerate(step.node.inputs)]
         execution = backend.create(raster, movement.inputs, [movement.outputs[movement.slot]])

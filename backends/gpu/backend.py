@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from mnnx.backends.backend import Backend, Execution, SharedWeights, Specs
+from mnnx.backends.backend import Backend, Layouts, SharedWeights, Specs
 from mnnx.backends.blocked import block, blocked_shape, unblock
 from mnnx.backends.gpu import creators, tuning
 from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
@@ -63,27 +63,38 @@ class GpuBackend(Backend):
         reason = reason or self._lacks(found[0](op, self, inputs, outputs), inputs, outputs)
         return None if reason is None else f"{op.name}: {reason}"
 
-    def _too_large(self, specs: Specs) -> str | None:
-        large = next((spec for spec in specs if spec is not None and not self.holds(spec, 0)), None)
-        return None if large is None else f"{large} is larger than {self._most}"
+    def can_run(self, op: Op, inputs: Specs, outputs: Specs, way: Layouts) -> bool:
+        if self._too_large([*inputs, *outputs], (*way.inputs, *way.outputs)):
+            return False
+        execution = self.create(op, inputs, outputs)
+        execution.way = way
+        return self._needs_too_much(execution, inputs, outputs) is None
+
+    def _too_large(self, specs: Specs, layouts: Sequence[int] | None = None) -> str | None:
+        """The reason against one of the tensors in these layouts (None: all are plain)."""
+        for spec, layout in zip(specs, layouts or (0,) * len(specs), strict=True):
+            if spec is not None and not self._can_bind(self.stored_bytes(spec, layout), self.stored(spec.dtype.itemsize, spec.dtype)):
+                return f"{spec} is larger than {self._most}"
+        return None
 
     def _lacks(self, execution: GpuExecution, inputs: Specs, outputs: Specs) -> str | None:
         missing = next((kernel for kernel in execution.kernels(inputs, outputs) if not self.device.has(kernel)), None)
         if missing is not None:
             return f"the {missing} isn't among those compiled ahead of time"
+        return self._needs_too_much(execution, inputs, outputs)
+
+    def _needs_too_much(self, execution: GpuExecution, inputs: Specs, outputs: Specs) -> str | None:
         nbytes = execution.largest_piece(inputs, outputs)
-        return (
-            None if nbytes <= self.device.largest else f"it needs {nbytes >> 20} MiB of working memory in a piece, more than {self._most}"
-        )
+        return None if self._can_bind(nbytes, 2) else f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
+
+    def _can_bind(self, nbytes: int, itemsize: int) -> bool:
+        return nbytes <= self.device.largest and nbytes // min(itemsize, 4) <= _MOST_ELEMENTS
 
     @property
     def _most(self) -> str:
-        return f"the {self.device.largest >> 20} MiB that one argument of a kernel can hold here"
+        return f"the {self.device.largest >> 20} MiB and {_MOST_ELEMENTS} elements that one argument of a kernel can hold here"
 
-    def holds(self, spec: Spec, layout: int) -> bool:
-        return self.stored_bytes(spec, layout) <= self.device.largest and spec.size <= _MOST_ELEMENTS
-
-    def create(self, op: Op, inputs: Specs, outputs: Specs) -> Execution:
+    def create(self, op: Op, inputs: Specs, outputs: Specs) -> GpuExecution:
         return creators.find(type(op))[0](op, self, inputs, outputs)
 
     @classmethod

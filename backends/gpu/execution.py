@@ -1,4 +1,4 @@
-"""The base of executions that may need kernels which a device lacks."""
+"""The base of executions, which say what they need that a device may lack."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ class GpuExecution(Execution):
         return ()
 
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
-        """Bytes of the largest piece of working memory that a kernel will be given where all tensors are plain."""
+        """Bytes of the largest piece that a kernel will be given beside the tensors: packed weights, or a part of the working memory."""
         return self.scratch_bytes(inputs, outputs)

@@ -38,7 +38,7 @@ class Buffer(Row):
 
 
 class Source(Row):
-    """A kernel. params: "int n, float alpha", at most 32 of them. shared: arrays of the work group, as (type, name, count).
+    """A kernel. params: "int n, float alpha", at most 29 of them. shared: arrays of the work group, as (type, name, count).
     local: the size of a work group where nobody chooses another."""
 
     buffers: tuple[Buffer, ...]

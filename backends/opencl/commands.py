@@ -33,8 +33,8 @@ class OpenClCommandList(GpuCommandList):
         self, kernel: Kernel, buffers: Sequence[DeviceTensor | Memory], params: Sequence[int | float], size: Sequence[int], group: Group
     ) -> None:
         device = self._backend.device
+        device_kernel = device.kernel(kernel)
         with device.errors(f"set the arguments of {kernel}"):
-            device_kernel = device.kernel(kernel)
             for place, buffer in enumerate(buffers):
                 device_kernel.set_arg(place, self._piece(buffer))
             for place, ((kind, _), value) in enumerate(zip(kernel.source.parameters, params, strict=True), len(buffers)):

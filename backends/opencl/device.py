@@ -82,7 +82,8 @@ class OpenClDevice(Device):
 
     def kernel(self, kernel: Kernel) -> Any:
         """A cl.Kernel of its own, whose arguments nobody else sets."""
-        return self._programs.kernel(kernel)
+        with self.errors(f"make {kernel}"):
+            return self._programs.kernel(kernel)
 
     def queue(self, timing: bool = False) -> Any:
         """A new cl.CommandQueue; `timing`: which measures what it does."""
@@ -96,7 +97,7 @@ class OpenClDevice(Device):
             raise BackendError(f"{nbytes} bytes in one piece are more than the OpenCL device gives ({most}): use smaller inputs")
         try:
             return OpenClMemory(cl.Buffer(self.context, cl.mem_flags.READ_WRITE, nbytes), nbytes)
-        except (cl.MemoryError, cl.Error) as error:
+        except cl.Error as error:
             raise BackendError(
                 f"the OpenCL device has no memory left for {nbytes} bytes ({error}): use smaller inputs, or release sessions"
             ) from error

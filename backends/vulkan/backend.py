@@ -40,6 +40,7 @@ class VulkanBackend(GpuBackend):
 
     def release(self) -> None:
         if self.device.owner.is_here:
+            self.device.pipelines.save()
             self.submission.wait()
             self.commands = None
             self.device.collect()

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from mnnx.backends.vulkan.backend import VulkanBackend
 
 _FORMATS = {"int": "i", "uint": "I", "float": "f"}
+#: What every device takes along an axis.
+_GROUPS = 65535
 
 
 class _Dispatch(Row):
@@ -39,8 +41,8 @@ def within_limits(groups: tuple[int, int, int], most: tuple[int, int, int]) -> t
     if all(n <= limit for n, limit in zip(groups, most, strict=True)):
         return groups, (0, 0, 0)
     total = math.prod(groups)
-    across = min(total, 65535)
-    return (across, -(-total // across), 1), groups
+    rows = -(-total // min(most[0], _GROUPS))
+    return (-(-total // rows), rows, 1), groups
 
 
 class VulkanCommandList(GpuCommandList):
@@ -71,7 +73,8 @@ class VulkanCommandList(GpuCommandList):
         groups, numbered = within_limits(groups, tuple(device.limits.maxComputeWorkGroupCount))
         spans = tuple(self._span(buffer, place.writes) for buffer, place in zip(buffers, source.buffers, strict=True))
         constants = b"".join(struct.pack(f"={_FORMATS[kind]}", value) for (kind, _), value in zip(source.parameters, params, strict=True))
-        layout, pipeline = device.pipelines.layout(kernel)[1], device.pipelines.pipeline(kernel, local, numbered)
+        constants += struct.pack("=3I", *numbered)
+        layout, pipeline = device.pipelines.layout(kernel)[1], device.pipelines.pipeline(kernel, local)
         self._dispatches.append(_Dispatch(kernel, pipeline, layout, spans, constants, groups))
         self._kept.append(buffers)
 
@@ -92,6 +95,11 @@ class VulkanCommandList(GpuCommandList):
     def enqueue(self, first: int, last: int) -> None:
         if first == last:
             return
+        if (first, last) not in self._recorded:
+            self._device.pipelines.save()
+        self._submit(first, last)
+
+    def _submit(self, first: int, last: int) -> None:
         info = self._recorded.get((first, last))
         if info is None:
             info = self._recorded[first, last] = self._record(first, last)
@@ -113,7 +121,7 @@ class VulkanCommandList(GpuCommandList):
     def _enqueue_by_the_hosts_clock(self, first: int, last: int) -> int:
         self._backend.submission.wait()
         start = time.perf_counter_ns()
-        self.enqueue(first, last)
+        self._submit(first, last)
         self._backend.submission.wait()
         return time.perf_counter_ns() - start
 
@@ -123,7 +131,6 @@ class VulkanCommandList(GpuCommandList):
         device = self._device
         api, lib = device.api, device.api.lib
         device.check_usable()
-        device.pipelines.save()
         self._describe()
         if self._pool is None:
             self._pool = device.command_pool(self)
@@ -141,9 +148,8 @@ class VulkanCommandList(GpuCommandList):
                 bound = dispatch.pipeline
                 lib.vkCmdBindPipeline(commands, compute, bound)
             lib.vkCmdBindDescriptorSets(commands, compute, dispatch.layout, 0, 1, chosen, 0, null)
-            if dispatch.constants:
-                data = api.ffi.from_buffer(dispatch.constants)
-                lib.vkCmdPushConstants(commands, dispatch.layout, lib.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(dispatch.constants), data)
+            data = api.ffi.from_buffer(dispatch.constants)
+            lib.vkCmdPushConstants(commands, dispatch.layout, lib.VK_SHADER_STAGE_COMPUTE_BIT, 0, len(dispatch.constants), data)
             lib.vkCmdDispatch(commands, *dispatch.groups)
         if queries is not None:
             lib.vkCmdWriteTimestamp(commands, lib.VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, queries, 1)

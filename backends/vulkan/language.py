@@ -1,8 +1,8 @@
 """A Source as GLSL 4.50 for Vulkan 1.1.
 
-Bindings 0 … n-1 of set 0 are the buffers in order, push constants the parameters, specialization constants 0 … 2 the size of a work
-group. A device takes at least 65,535 groups per axis; where a dispatch needs more, its groups are numbered through all axes, and the
-constants 3 … 5 hold how many there really are along each (0: as dispatched).
+Bindings 0 … n-1 of set 0 are the buffers in order, specialization constants 0 … 2 the size of a work group. Push constants are the
+parameters, and then how many groups there are along each axis where they are numbered through all axes, since the dispatch needs more than
+the device takes along one; otherwise zeros.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from mnnx.backends.vulkan.math import functions_for
 
 _PRELUDE = """\
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
-layout(constant_id = 3) const uint groups_x = 0;
-layout(constant_id = 4) const uint groups_y = 0;
-layout(constant_id = 5) const uint groups_z = 0;
 uvec3 group_index;
 """
 #: Each is in the text of the kernels that use it.
@@ -43,7 +40,7 @@ _MACROS = """\
 #define to_int(x) int(x)
 #define to_uint(x) uint(x)
 #define abs_of(x) abs(x)
-#define keep_nan(r, v) mix(r, v, isnan(v))
+#define keep_nan(r, v) intBitsToFloat(floatBitsToInt(r) | ((0x7f800000 - (floatBitsToInt(v) & 0x7fffffff)) >> 31))
 #define splat2(x) vec2(x)
 #define splat4(x) vec4(x)
 #define pair(a, b) ivec2(a, b)
@@ -92,7 +89,7 @@ def glsl(source: Source) -> str:
             _PRELUDE,
             *(line for name, line in _MACRO.items() if name in used),
             *(_binding(place, buffer, used) for place, buffer in enumerate(source.buffers)),
-            f"layout(push_constant) uniform Params {{{params} }};\n" if params else "",
+            f"layout(push_constant) uniform Params {{{params} uint groups_x, groups_y, groups_z; }};\n",
             functions,
             own,
             f"\nvoid main() {{\n{_START}{source.body}\n}}\n",

@@ -19,13 +19,18 @@ _CACHED = "pipelines"
 _SHORTS, _BYTES = {"half", "short", "ushort"}, {"char", "uchar", "bool"}
 
 
+def constants_size(kernel: Kernel) -> int:
+    """Bytes of a kernel's push constants: its parameters, and the numbers of groups along three axes."""
+    return 4 * (len(kernel.source.parameters) + 3)
+
+
 class Pipelines:
     """Those of a device. `compiled` counts those that the cache on disk didn't have."""
 
     def __init__(self, device: VulkanDevice):
         self._device = device
         self._lock = threading.Lock()
-        self._made: dict[tuple[Kernel, Local, Local], tuple[Any, Any]] = {}
+        self._made: dict[tuple[Kernel, Local], Any] = {}
         self._layouts: dict[tuple[int, int], tuple[Any, Any]] = {}
         self._served: dict[Kernel, bool] = {}
         self._disk = open_program_cache("vulkan", device.identity)
@@ -52,7 +57,7 @@ class Pipelines:
             (device.has_shorts or not storages & _SHORTS)
             and (device.has_bytes or not storages & _BYTES)
             and len(source.buffers) <= limits.maxPerStageDescriptorStorageBuffers
-            and 4 * len(source.parameters) <= limits.maxPushConstantsSize
+            and constants_size(kernel) <= limits.maxPushConstantsSize
             and math.prod(source.local) <= limits.maxComputeWorkGroupInvocations
         )
 
@@ -62,43 +67,40 @@ class Pipelines:
             return self._layout(kernel)
 
     def _layout(self, kernel: Kernel) -> tuple[Any, Any]:
-        buffers, params = len(kernel.source.buffers), len(kernel.source.parameters)
-        if (buffers, params) not in self._layouts:
+        buffers, nbytes = len(kernel.source.buffers), constants_size(kernel)
+        if (buffers, nbytes) not in self._layouts:
             device, api = self._device, self._device.api
             compute, storage = api.lib.VK_SHADER_STAGE_COMPUTE_BIT, api.lib.VK_DESCRIPTOR_TYPE_STORAGE_BUFFER
             common = {"descriptorType": storage, "descriptorCount": 1, "stageFlags": compute}
             rows = api.array("VkDescriptorSetLayoutBinding", [{"binding": i, **common} for i in range(buffers)])
             info = api.struct("VkDescriptorSetLayoutCreateInfo", bindingCount=buffers, pBindings=rows)
             sets = api.make("vkCreateDescriptorSetLayout", "VkDescriptorSetLayout", device.handle, info, api.NULL)
-            constants = api.array("VkPushConstantRange", [{"stageFlags": compute, "size": 4 * params}])
+            constants = api.array("VkPushConstantRange", [{"stageFlags": compute, "size": nbytes}])
             info = api.struct(
                 "VkPipelineLayoutCreateInfo",
                 setLayoutCount=1,
                 pSetLayouts=api.array("VkDescriptorSetLayout", [sets]),
-                pushConstantRangeCount=1 if params else 0,
+                pushConstantRangeCount=1,
                 pPushConstantRanges=constants,
             )
             layout = api.make("vkCreatePipelineLayout", "VkPipelineLayout", device.handle, info, api.NULL)
             device.keep(self, ("vkDestroyPipelineLayout", layout), ("vkDestroyDescriptorSetLayout", sets))
-            self._layouts[buffers, params] = sets, layout
-        return self._layouts[buffers, params]
+            self._layouts[buffers, nbytes] = sets, layout
+        return self._layouts[buffers, nbytes]
 
-    def pipeline(self, kernel: Kernel, local: Local, groups: Local) -> Any:
-        """For work groups of that size; groups: how many there are, where they are numbered through all axes, else zeros.
-
-        Raises BackendError.
-        """
+    def pipeline(self, kernel: Kernel, local: Local) -> Any:
+        """For work groups of that size. Raises BackendError."""
         with self._lock:
-            where = (kernel, local, groups)
+            where = (kernel, local)
             if where not in self._made:
-                self._made[where] = self._make(kernel, local, groups)
-                name = "-".join((shipped().digest(kernel.key)[:16], *map(str, local + groups)))
+                self._made[where] = self._make(kernel, local)
+                name = "-".join((shipped().digest(kernel.key)[:16], *map(str, local)))
                 if name not in self._known:
                     self._known.add(name)
                     self.compiled += 1
             return self._made[where]
 
-    def _make(self, kernel: Kernel, local: Local, groups: Local) -> Any:
+    def _make(self, kernel: Kernel, local: Local) -> Any:
         device, api = self._device, self._device.api
         if kernel.key not in shipped():
             raise BackendError(f"the {kernel} isn't among those compiled ahead of time")
@@ -107,9 +109,9 @@ class Pipelines:
         info = api.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
         module = api.make("vkCreateShaderModule", "VkShaderModule", device.handle, info, api.NULL)
         try:
-            values = api.array("uint32_t", local + groups)
-            entries = api.array("VkSpecializationMapEntry", [{"constantID": i, "offset": 4 * i, "size": 4} for i in range(6)])
-            constants = api.ffi.new("VkSpecializationInfo *", {"mapEntryCount": 6, "pMapEntries": entries, "dataSize": 24, "pData": values})
+            values = api.array("uint32_t", local)
+            entries = api.array("VkSpecializationMapEntry", [{"constantID": i, "offset": 4 * i, "size": 4} for i in range(3)])
+            constants = api.ffi.new("VkSpecializationInfo *", {"mapEntryCount": 3, "pMapEntries": entries, "dataSize": 12, "pData": values})
             entry = api.ffi.new("char[]", b"main")
             stage = api.struct(
                 "VkPipelineShaderStageCreateInfo",
@@ -128,7 +130,7 @@ class Pipelines:
     def save(self) -> None:
         """Writes what is new to the disk."""
         with self._lock:
-            if len(self._known) == self._saved:
+            if len(self._known) == self._saved or self._device.lost:
                 return
             device, api = self._device, self._device.api
             size = api.ffi.new("size_t *")

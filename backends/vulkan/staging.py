@@ -16,50 +16,57 @@ if TYPE_CHECKING:
 _SIZE = 4 << 20
 
 
+class _Tools:
+    """What copies need: the buffer, a command buffer and its VkSubmitInfo, and its submissions."""
+
+    def __init__(self, device: VulkanDevice):
+        self.block = Block(device, _SIZE, mapped=True)
+        self.submission = Submission(device)
+        self.commands = device.command_buffer(device.command_pool(self, resettable=True))
+        self.info = device.submit_info(self.commands)
+
+
 class Staging:
     """One of a device, for one copy at a time."""
 
     def __init__(self, device: VulkanDevice):
         self._device = device
         self._lock = threading.Lock()
-        self._block: Block | None = None
+        self._made: _Tools | None = None
 
-    def _begin(self) -> None:
-        """Makes what copies need, once; waits for a copy that was given up."""
-        if self._block is not None:
-            self._submission.wait()
-            return
-        device = self._device
-        block, submission, pool = Block(device, _SIZE, mapped=True), Submission(device), device.command_pool(self, resettable=True)
-        commands = device.command_buffer(pool)
-        self._submission, self._pool, self._commands, self._info = submission, pool, commands, device.submit_info(commands)
-        self._block = block
+    def _tools(self) -> _Tools:
+        """Those of the device, idle: a copy whose caller was interrupted may still be going on."""
+        if self._made is None:
+            self._made = _Tools(self._device)
+        self._made.submission.wait()
+        return self._made
 
     def write(self, memory: VulkanMemory, offset: int, array: np.ndarray) -> None:
         with self._lock:
-            self._begin()
-            data, ffi = memoryview(array.reshape(-1).view(np.uint8)), self._device.api.ffi
+            tools, ffi = self._tools(), self._device.api.ffi
+            data = memoryview(array.reshape(-1).view(np.uint8))
             for start in range(0, array.nbytes, _SIZE):
                 piece = data[start : start + _SIZE]
-                ffi.memmove(self._block.address, piece, len(piece))
-                self._copy(self._block.buffer, 0, memory.buffer, memory.start + offset + start, len(piece))
+                ffi.memmove(tools.block.address, piece, len(piece))
+                self._copy(tools, tools.block.buffer, 0, memory.buffer, memory.start + offset + start, len(piece))
 
     def read(self, memory: VulkanMemory, offset: int, array: np.ndarray) -> None:
         with self._lock:
-            self._begin()
-            data, ffi = memoryview(array.reshape(-1).view(np.uint8)), self._device.api.ffi
+            tools, ffi = self._tools(), self._device.api.ffi
+            data = memoryview(array.reshape(-1).view(np.uint8))
             for start in range(0, array.nbytes, _SIZE):
                 piece = data[start : start + _SIZE]
-                self._copy(memory.buffer, memory.start + offset + start, self._block.buffer, 0, len(piece))
-                ffi.memmove(piece, self._block.address, len(piece))
+                self._copy(tools, memory.buffer, memory.start + offset + start, tools.block.buffer, 0, len(piece))
+                ffi.memmove(piece, tools.block.address, len(piece))
 
-    def _copy(self, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
+    def _copy(self, tools: _Tools, source: Any, source_offset: int, target: Any, target_offset: int, nbytes: int) -> None:
         device = self._device
-        api, lib, commands = device.api, device.api.lib, self._commands
+        api, lib, commands = device.api, device.api.lib, tools.commands
+        api.check(lib.vkResetCommandBuffer(commands, 0), "vkResetCommandBuffer")
         api.check(lib.vkBeginCommandBuffer(commands, api.struct("VkCommandBufferBeginInfo")), "vkBeginCommandBuffer")
         region = api.array("VkBufferCopy", [{"srcOffset": source_offset, "dstOffset": target_offset, "size": nbytes}])
         lib.vkCmdCopyBuffer(commands, source, target, 1, region)
         device.make_visible(commands)
         api.check(lib.vkEndCommandBuffer(commands), "vkEndCommandBuffer")
-        self._submission.submit(self._info)
-        self._submission.wait()
+        tools.submission.submit(tools.info)
+        tools.submission.wait()

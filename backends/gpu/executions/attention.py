@@ -20,6 +20,7 @@ from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.attention import Attention, FusedAttention
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.records import Row
 
 _BOOL = np.dtype("bool")
 #: Bytes of scores that are there at a time, where a single query's don't need more.
@@ -61,6 +62,15 @@ def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
     return AttentionExecution(op, backend, plain_problem(op, inputs), inputs)
 
 
+class Bias(Row):
+    """What is added to the scores of some queries: where it lies, where that of each item of the batch begins, and the elements from row to
+    row (0: one row for all)."""
+
+    place: DeviceTensor | None
+    items: np.ndarray | None
+    row: int
+
+
 class AttentionExecution(GpuExecution):
     """Goes through the items of the batch, and the queries of an item, in parts whose scores fit `_SCORE_BYTES`."""
 
@@ -79,26 +89,26 @@ class AttentionExecution(GpuExecution):
     def _divide(self) -> None:
         p, size = self.problem, self.backend.stored(self.dtype.itemsize, self.dtype)
         row_bytes = max(1, p.k.columns * size)
-        self.part_rows = min(p.q.rows, max(1, _SCORE_BYTES // row_bytes))
-        self.part_items = min(math.prod(self.batch), max(1, _SCORE_BYTES // (row_bytes * max(1, p.q.rows))))
+        mask_items = 1 if p.mask is None or not self.makes_mask else math.prod(p.mask.batch)
+        self.part_rows = min(p.q.rows, max(1, _SCORE_BYTES // (row_bytes * max(1, mask_items))))
+        self.part_items = min(math.prod(self.batch), max(1, _SCORE_BYTES // (row_bytes * max(1, self.part_rows))))
         packs = [not in_place(self.backend, m, p.q.rows) for m in (p.k, p.v)]
-        mask_items = 1 if p.mask is None else math.prod(p.mask.batch)
-        #: Bytes of working memory: the scores, packed k and v, and the mask that is made.
+        #: Bytes of working memory: the scores, packed k and v, and the part of the mask that is made.
         self.parts = (
             self.part_items * self.part_rows * row_bytes,
             packed_bytes(self.backend, p.k, size) if packs[0] else 0,
             packed_bytes(self.backend, p.v, size) if packs[1] else 0,
-            mask_items * p.q.rows * row_bytes if self.makes_mask else 0,
+            mask_items * self.part_rows * row_bytes if self.makes_mask else 0,
         )
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return product_kernels(self.backend, self.storage)
 
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return 0 if self.empty else max(self.parts)
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.empty else sum(map(self._aligned, self.parts))
-
-    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
-        return max(self.parts)
 
     def _aligned(self, nbytes: int) -> int:
         return -(-nbytes // self.backend.alignment) * self.backend.alignment
@@ -118,26 +128,29 @@ class AttentionExecution(GpuExecution):
         scores, k_place, v_place, mask_place = self._pieces(scratch)
         k = right_of(self.backend, p.k, inputs[1], k_place, self.batch)
         v = right_of(self.backend, p.v, inputs[2], v_place, self.batch)
-        mask, bias = self._mask(inputs, mask_place)
-        for item in range(0, count, self.part_items):
-            for row in range(0, p.q.rows, self.part_rows):
+        for row in range(0, p.q.rows, self.part_rows):
+            rows = min(self.part_rows, p.q.rows - row)
+            bias = self._bias(inputs, mask_place, row, rows)
+            for item in range(0, count, self.part_items):
                 part = slice(item, item + self.part_items)
-                self._record_part(part, row, min(self.part_rows, p.q.rows - row), inputs[0], k, v, mask, bias, scores, outputs[0])
+                self._record_part(part, row, rows, inputs[0], k, v, bias, scores, outputs[0])
 
-    def _mask(self, inputs: Tensors, target: DeviceTensor | None) -> tuple[DeviceTensor | None, Matrices | None]:
-        """What is added to the scores, and how it lies there."""
+    def _bias(self, inputs: Tensors, target: DeviceTensor | None, row: int, rows: int) -> Bias:
+        """For so many queries from `row` on; made in `target`, if any."""
         p = self.problem
         mask = inputs[3] if p.mask is not None else None
+        row_step = 0 if mask is None or p.mask.rows == 1 else p.mask.row_stride
         if not self.makes_mask or target is None:
-            return mask, p.mask
-        batch = () if p.mask is None else p.mask.batch
-        made = Matrices.of((*batch, p.q.rows, p.k.columns))
-        item_step, row_step = (0, 0) if mask is None else (p.mask.rows * p.mask.columns, p.mask.columns if p.mask.rows > 1 else 0)
-        params = [p.q.rows, p.k.columns, max(p.first, -_FAR), min(p.last, _FAR), int(mask is not None), item_step, row_step]
+            return Bias(mask, None if mask is None else p.mask.items(self.batch, 1) + row * row_step, row_step)
+        batch, item_step = ((), 0) if mask is None else (p.mask.batch, p.mask.rows * p.mask.columns)
+        # the windows of queries count from the part's first one
+        first, last = max(p.first + row, -_FAR), min(p.last + row, _FAR)
+        params = [rows, p.k.columns, first, last, int(mask is not None), row * row_step, item_step, row_step]
         found = kernel("attention.mask", storage=self.storage, mask="bool" if mask is not None and mask.dtype == _BOOL else "same")
-        size = (p.k.columns, p.q.rows, math.prod(batch))
+        size = (p.k.columns, rows, math.prod(batch))
         self.backend.commands.record(found, [inputs[0] if mask is None else mask, target], params, size)
-        return target, made
+        made = Matrices.of((*batch, rows, p.k.columns))
+        return Bias(target, made.items(self.batch, 1), made.row_stride if rows > 1 else 0)
 
     def _record_part(
         self,
@@ -147,8 +160,7 @@ class AttentionExecution(GpuExecution):
         q: DeviceTensor,
         k: Right,
         v: Right,
-        mask: DeviceTensor | None,
-        bias: Matrices | None,
+        bias: Bias,
         scores: DeviceTensor | None,
         y: DeviceTensor,
     ) -> None:
@@ -156,7 +168,6 @@ class AttentionExecution(GpuExecution):
         q_items = p.q.items(self.batch, 1)[part] + row * p.q.row_stride
         score_items = np.arange(len(q_items)) * rows * keys
         if keys:
-            bias_row = bias.row_stride if bias is not None and bias.rows > 1 else 0
             product = Product(
                 rows=rows,
                 columns=keys,
@@ -170,9 +181,9 @@ class AttentionExecution(GpuExecution):
                 c_items=score_items,
                 c_row=keys,
                 alpha=p.scale,
-                bias=mask,
-                bias_items=None if bias is None else bias.items(self.batch, 1)[part] + row * bias_row,
-                bias_row=bias_row,
+                bias=bias.place,
+                bias_items=None if bias.items is None else bias.items[part],
+                bias_row=bias.row,
             )
             record_product(backend, self.storage, product)
             sizes = Rows.of(backend.block_width, len(q_items) * rows, keys, 1)

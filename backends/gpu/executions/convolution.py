@@ -92,6 +92,9 @@ class ConvolutionExecution(GpuExecution):
             return WinogradPlan.best(problem) or ProductPlan(problem)
         return DirectPlan(problem, self.transposed)
 
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return max(self.plan.pieces, default=0) if outputs[0].size else 0
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.plan.scratch_bytes if outputs[0].size else 0
 

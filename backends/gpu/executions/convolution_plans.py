@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -62,6 +63,15 @@ class Problem(Row):
         return -(-self.outputs // self.block)
 
     @property
+    def itemsize(self) -> int:
+        return 2 if self.storage == "half" else 4
+
+    def weight_bytes(self, source: int) -> int:
+        """Of what `pack_weights` makes for blocks of so many input channels."""
+        channels = -(-self.inputs // source) * source
+        return self.groups * self.out_blocks * self.block * math.prod(self.windows.kernel) * channels * self.itemsize
+
+    @property
     def activation(self) -> list[int | float]:
         op = self.op
         return activation_params(op.activation, op.activation_parameters) if hasattr(op, "activation") else activation_params("", ())
@@ -104,6 +114,11 @@ class Plan(ABC):
         self.problem = problem
         self.windows = problem.windows
 
+    @property
+    def pieces(self) -> Sequence[int]:
+        """Bytes of what it gives to kernels beside the tensors."""
+        return self.scratch_bytes, self.problem.weight_bytes(self.problem.source)
+
     @abstractmethod
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
         """Records the work on x, w, bias and residual, the last two of which may be None."""
@@ -113,7 +128,7 @@ class Plan(ABC):
         problem = self.problem
         self.windows, self.before = windows, before
         blocks = problem.images * problem.groups * problem.in_blocks
-        self.scratch_bytes = blocks * problem.source * windows.in_pixels * (2 if problem.storage == "half" else 4)
+        self.scratch_bytes = blocks * problem.source * windows.in_pixels * problem.itemsize
 
     def _padded(self, x: DeviceTensor, scratch: DeviceTensor | None) -> DeviceTensor:
         """x, or the copy."""
@@ -226,6 +241,10 @@ class TransposedPlan(Plan):
 class DepthwisePlan(Plan):
     """Each channel on its own, in blocks."""
 
+    @property
+    def pieces(self) -> Sequence[int]:
+        return ()
+
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
         x, w, bias, residual = (*inputs, None, None)[:4]
         problem, windows, block = self.problem, self.windows, self.problem.block
@@ -246,6 +265,10 @@ class DirectPlan(Plan):
     def __init__(self, problem: Problem, transposed: bool):
         super().__init__(problem)
         self.transposed = transposed
+
+    @property
+    def pieces(self) -> Sequence[int]:
+        return ()
 
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
         x, w, bias, residual = (*inputs, None, None)[:4]

@@ -27,7 +27,7 @@ from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.products import Operands, operands_of
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FLOATS = (np.dtype("float32"), np.dtype("float16"))
@@ -62,11 +62,15 @@ class ProductExecution(GpuExecution):
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return product_kernels(self.backend, self.storage)
 
+    def _packed_bytes(self, b: Spec) -> int:
+        return packed_bytes(self.backend, self.b, self.backend.stored(b.dtype.itemsize, b.dtype))
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        packs = outputs[0].size and (self.packs or inputs[1].value is not None)
+        return self._packed_bytes(inputs[1]) if packs else 0
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        if not self.packs or outputs[0].size == 0:
-            return 0
-        dtype = inputs[1].dtype
-        return packed_bytes(self.backend, self.b, self.backend.stored(dtype.itemsize, dtype))
+        return self._packed_bytes(inputs[1]) if self.packs and outputs[0].size else 0
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if outputs[0].spec.size == 0:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -44,6 +46,11 @@ class WinogradPlan(Plan):
         self.scratch_bytes = self.image_bytes + self.product_bytes
 
     @property
+    def pieces(self) -> Sequence[int]:
+        weights = self.points * self.problem.weight_bytes(self.problem.block) // math.prod(self.windows.kernel)
+        return self.image_bytes, self.product_bytes, weights
+
+    @property
     def cost(self) -> float:
         """In multiplications of vectors."""
         blocks = self.problem.in_blocks + self.problem.out_blocks
@@ -60,8 +67,8 @@ class WinogradPlan(Plan):
             return None
         direct = _product_cost(problem, windows.out_pixels, 9 * problem.images, 9)
         plan = min((cls(problem, tile) for tile in TRANSFORMS), key=lambda plan: plan.cost)
-        most = min(_MOST_SCRATCH, problem.backend.device.largest)
-        return plan if plan.cost < direct and plan.scratch_bytes <= most else None
+        small = plan.scratch_bytes <= _MOST_SCRATCH and max(plan.pieces) <= problem.backend.device.largest
+        return plan if plan.cost < direct and small else None
 
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
         x, w, bias, residual = (*inputs, None, None)[:4]

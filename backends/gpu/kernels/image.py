@@ -113,7 +113,7 @@ def regions(storage: str, largest: bool) -> Source:
     """x [N, channels, height, width], regions [R, 4] and their images' indices [R] → y [R, channels, rows, columns], the mean of a bin's
     bilinear samples, or the largest of their weighted corners. A region that can't be is reported by its number."""
     if largest:
-        start, add, result = LOWEST, "best = max(best, max(max(a, b), max(c, d)));", "down * across > 0 ? best : 0.0f"
+        start, add, result = LOWEST, "best = m_max(best, m_max(m_max(a, b), m_max(c, d)));", "down * across > 0 ? best : 0.0f"
     else:
         start, add, result = "0.0f", "best += a + b + c + d;", "best / to_float(max(down * across, 1))"
     corners = "".join(

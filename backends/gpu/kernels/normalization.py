@@ -87,7 +87,7 @@ def norm(storage: str, width: int, along: bool, team: int) -> Source:
     body += f"""\
     {t} length = {splat(width, "all") if lanes == 1 else "all"};
     if (squared != 0) length = sqrt(length);
-    length = max(length, {splat(width, "1.0e-37f")});
+    length = keep_nan(max(length, {splat(width, "1.0e-37f")}), length);
 {each(team, "        store_y(at, load_x(at) / length);" + chr(10))}"""
     functions = "" if width == 1 else f"{t} mixed({t} v, int squared) {{ if (squared != 0) return v * v; return abs_of(v); }}\n"
     buffers = (reads("x", storage, width), writes("y", storage, width))

@@ -65,16 +65,16 @@ def largest(storage: str, width: int) -> Source:
 
 @kernel_factory("pooling.max_indices", lambda: [{"storage": storage} for storage in (*FLOATS, "char", "uchar")])
 def largest_with_index(storage: str) -> Source:
-    """As pooling.max, with the first place of the largest pixel in the flattened input, as int64; spatial dims count in reverse order of
-    significance where `columns` is 1."""
+    """As pooling.max, with the first place of the largest pixel, or of a NaN, in the flattened input, as int64; spatial dims count in
+    reverse order of significance where `columns` is 1."""
     kind = "int" if "char" in storage else "float"
     inner = """\
                 KIND value = load_x(row + place);
-                if (found < 0 || value > best || value != value) {
+                if (found < 0 || value > bestUNORDERED) {
                     best = value;
                     found = row + (columns != 0 ? (p2 * size1 + p1) * size0 + p0 : place);
                 }
-""".replace("KIND", kind)
+""".replace("KIND", kind).replace("UNORDERED", "" if kind == "int" else " || (m_isnan(value) && !m_isnan(best))")
     lowest = {"char": "-128", "uchar": "0"}.get(storage, LOWEST)
     body = f"""{_PLACE}    {kind} best = {lowest};
     int found = -1;

@@ -1,4 +1,4 @@
-"""The activations that fused products end in: small, large and special numbers, against float64."""
+"""Activations at the end of products and convolutions: tiny and large numbers, infinities and NaN."""
 
 from __future__ import annotations
 
@@ -7,48 +7,73 @@ import math
 import numpy as np
 import pytest
 
-import mnnx
-from mnnx.schema.ops.fused import ACTIVATIONS, FusedMatMul
-from mnnx.schema.writer import serialize
-from tests.op_model import model_of
+from mnnx.schema.ops.fused import ACTIVATIONS, FusedConv, FusedMatMul
+from tests.backends.gpu.run import gpu as backend_of
+from tests.backends.gpu.run import run
+from tests.cases.convolution import PARAMETERS
 
 _ERF = np.vectorize(math.erf)
-_PARAMETERS = {"Clip": (-0.5, 0.75), "LeakyRelu": (0.1,), "HardSigmoid": (0.2, 0.5), "Swish": (1.5,), "Elu": (0.7,)}
-_X = np.array([-30, -8, -3, -1, -0.3, -0.25, -0.2, -1e-3, -1e-6, 0, 1e-6, 1e-3, 0.2, 0.25, 0.3, 1, 3, 8, 30, np.nan], np.float32)
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return 1 / (1 + np.exp(-x))
+def _sigmoid(v: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-v))
 
 
-_REFERENCES = {
-    "": lambda x: x,
-    "Relu": lambda x: np.maximum(x, 0),
-    "Clip": lambda x, low, high: np.clip(x, low, high),
-    "LeakyRelu": lambda x, a: np.where(x < 0, a * x, x),
-    "HardSigmoid": lambda x, a, b: np.clip(a * x + b, 0, 1),
-    "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+#: In float64, from forms that lose nothing near 0; parameters as in PARAMETERS.
+_EXACT = {
+    "": lambda v: v,
+    "Relu": lambda v: np.maximum(v, 0),
+    "Clip": lambda v: np.clip(v, -0.5, 6.0),
+    "LeakyRelu": lambda v: np.where(v < 0, 0.1 * v, v),
+    "HardSigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
+    "HardSwish": lambda v: v * np.clip(v / 6 + 0.5, 0, 1),
     "Sigmoid": _sigmoid,
-    "Swish": lambda x, a: x * _sigmoid(a * x),
+    "Swish": lambda v: v * _sigmoid(v),
     "Tanh": np.tanh,
-    "Elu": lambda x, a: np.where(x < 0, a * np.expm1(x), x),
-    "Gelu": lambda x: 0.5 * x * (1 + _ERF(x / math.sqrt(2))),
-    "GeluTanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    "Mish": lambda x: x * np.tanh(np.log1p(np.exp(x))),
+    "Elu": lambda v: np.where(v < 0, 1.3 * np.expm1(v), v),
+    "Gelu": lambda v: 0.5 * v * (1 + _ERF(v / math.sqrt(2))),
+    "GeluTanh": lambda v: v * _sigmoid(2 * math.sqrt(2 / math.pi) * (v + 0.044715 * v**3)),
+    "Mish": lambda v: v * np.tanh(np.logaddexp(v, 0)),
 }
 
 
+def _fused(activation: str) -> FusedMatMul:
+    return FusedMatMul(activation=activation, activation_parameters=PARAMETERS.get(activation, ()))
+
+
+@pytest.mark.parametrize("columns", [1, 16])
 @pytest.mark.parametrize("activation", ACTIVATIONS)
-def test_activation_of_a_product(activation: str, gpu: str) -> None:
-    parameters = _PARAMETERS.get(activation, ())
-    op = FusedMatMul(activation=activation, activation_parameters=parameters)
-    one = np.ones((1, 1), np.float32)
-    with mnnx.Interpreter.from_bytes(serialize(model_of(op, (_X.reshape(-1, 1), one), 1, frozenset({1})))) as interpreter:
-        session = interpreter.create_session(mnnx.ScheduleConfig(backend=gpu))
-        assert [row.backend for row in session.placement()] == [gpu]
-        got = session.run({"i0": _X.reshape(-1, 1)})["o0"].reshape(-1)
-    wanted = _REFERENCES[activation](_X.astype(np.float64), *parameters)
-    np.testing.assert_allclose(got, wanted, rtol=1e-6, atol={"Gelu": 5e-6, "GeluTanh": 2e-6}.get(activation, 4e-8 * 30))
-    if activation in ("Tanh", "Elu"):  # to their last digits near 0, too
-        near = np.abs(_X) < 0.5
-        np.testing.assert_allclose(got[near], wanted[near], rtol=6e-7)
+@pytest.mark.filterwarnings("ignore:overflow:RuntimeWarning")
+def test_activations_are_right_near_zero_and_far_from_it(gpu: str, activation: str, columns: int) -> None:
+    sizes = np.concatenate([np.geomspace(1e-30, 1, 200), np.linspace(0.3, 1.2, 200), np.linspace(1, 12, 200), [50, 100, 1e4, 1e9]])
+    v = np.concatenate([-sizes, [0.0], sizes]).astype(np.float32)[:, None]
+    weights = np.zeros((1, columns), np.float32)
+    weights[0, 0] = 1.0
+    ((_, (got,)),) = run(backend_of(gpu), _fused(activation), v, weights, constants=(1,))
+    exact = _EXACT[activation](v.astype(np.float64))
+    # what is tiny beside v, where v is far below 0, is known to a part of v
+    near = np.abs(v) < 1
+    np.testing.assert_allclose(got[:, :1][near], exact[near], rtol=6e-7, atol=1e-37)
+    np.testing.assert_allclose(got[:, :1], exact, rtol=1e-6, atol=3e-6)
+
+
+@pytest.mark.parametrize("columns", [1, 16])
+@pytest.mark.parametrize("precision", ["high", "low"])
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_nan_stays_nan_in_products(gpu: str, activation: str, precision: str, columns: int) -> None:
+    a = np.array([[1.0], [np.nan], [-2.0]], np.float32)
+    ((_, (got,)),) = run(backend_of(gpu, precision), _fused(activation), a, np.ones((1, columns), np.float32), constants=(1,))
+    np.testing.assert_array_equal(np.isnan(got), np.isnan(a).repeat(columns, 1))
+
+
+@pytest.mark.parametrize("group", [1, 16])
+@pytest.mark.parametrize("activation", ["Relu", "Clip", "HardSwish", "Tanh"])
+def test_nan_stays_nan_in_convolutions(gpu: str, activation: str, group: int) -> None:
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(0.5, 1, shape).astype(np.float32) for shape in ((1, 16, 9, 9), (16, 16 // group, 3, 3)))
+    x[0, 3, 4, 5] = np.nan
+    op = FusedConv(group=group, pads=(1, 1, 1, 1), activation=activation, activation_parameters=PARAMETERS.get(activation, ()))
+    wanted = np.zeros((1, 16, 9, 9), bool)
+    wanted[0, slice(None) if group == 1 else 3, 3:6, 4:7] = True
+    for _, (got,) in run(backend_of(gpu), op, x, w, constants=(1,)):
+        assert np.isnan(got[wanted]).all()

@@ -5,7 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
+from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.normalization import LpNormalization
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mnnx.schema.ops.resize import Resize
 from tests.backends.gpu.run import gpu, run
@@ -125,3 +127,43 @@ def test_the_largest_pixel_is_nan_where_there_is_one(session_of, gpu: str, chann
     result = session_of(model, backend=gpu).run({"x": x})
     np.testing.assert_array_equal(result["y"], x.reshape(1, channels, 3, 2, 3, 2).max((3, 5)))
     np.testing.assert_array_equal(result["z"], x.max((2, 3), keepdims=True))
+
+
+@pytest.mark.parametrize("precision", ["high", "low"])
+@pytest.mark.parametrize("backend", GPU_BACKENDS)
+def test_the_largest_is_nan_where_one_is(backend: str, precision: str) -> None:
+    x = _images(1, 19, 9, 10)
+    x[0, :, 4, 5] = np.nan
+    windows = np.zeros((1, 19, 9, 10), bool)
+    windows[:, :, 3:6, 4:7] = True
+    pool = MaxPool(kernel_shape=(3, 3), pads=(1, 1, 1, 1))
+    for _, (y, *_rest) in run(gpu(backend, precision), pool, x):
+        np.testing.assert_array_equal(np.isnan(y), windows)
+    for _, (y, *_rest) in run(gpu(backend, precision), GlobalMaxPool(), x):
+        assert np.isnan(y).all()
+
+
+@pytest.mark.parametrize("backend", GPU_BACKENDS)
+def test_the_place_of_the_largest_is_that_of_a_nan(backend: str) -> None:
+    x = _images(1, 2, 4, 4)
+    x[0, 1, 2, 1] = x[0, 1, 3, 3] = np.nan
+    op, device = MaxPool(kernel_shape=(4, 4)), gpu(backend)
+    results = op.infer_all(Spec(x.dtype, x.shape))
+    specs, results = [Spec(x.dtype, x.shape)], [results[0], Spec(np.dtype(np.int64), results[0].shape)]
+    tensors = [DeviceTensor("", spec, device, device.allocate(spec.nbytes)) for spec in (*specs, *results)]
+    tensors[0].copy_from_host(x)
+    commands = device.new_commands()
+    device.create(op, specs, results).on_resize(tensors[:1], tensors[1:], None)
+    commands.submit(0, len(commands))
+    y, index = (tensor.copy_to_host() for tensor in tensors[1:])
+    np.testing.assert_array_equal(np.isnan(y).ravel(), [False, True])
+    np.testing.assert_array_equal(index.ravel(), [x[0, 0].argmax(), 16 + 9])
+
+
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("backend", GPU_BACKENDS)
+def test_a_row_with_nan_has_no_norm(backend: str, order: int) -> None:
+    x = _images(3, 32)
+    x[1, 7] = np.nan
+    for _, (y,) in run(gpu(backend), LpNormalization(axis=-1, p=order), x):
+        np.testing.assert_array_equal(np.isnan(y), [[False], [True], [False]] * np.ones((1, 32), bool))

@@ -125,3 +125,23 @@ def test_attention_goes_through_many_scores_in_parts(gpu: str, monkeypatch: pyte
     mask = floats(3, 33, 70)
     got = run(gpu, "high", FusedAttention(), q, k, v, mask)
     assert_near(got, softmax(q.astype(np.float64) @ k + mask) @ v, "high")
+
+
+@pytest.mark.parametrize("shape", [None, (40, 50), (1, 50), (2, 1, 40, 50), (2, 3, 1, 50)], ids=str)
+@pytest.mark.parametrize("boolean", [True, False])
+def test_masks_are_made_for_some_queries_at_a_time(
+    gpu: str, shape: tuple[int, ...] | None, boolean: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from mnnx.backends.gpu.executions import attention
+
+    monkeypatch.setattr(attention, "_SCORE_BYTES", 4 * 50 * 7)
+    q, k, v = floats(0, 2, 3, 40, 8), floats(1, 2, 3, 50, 8), floats(2, 2, 3, 50, 8)
+    mask = None if shape is None else floats(3, *shape)
+    if boolean and mask is not None:
+        mask = mask > -0.6
+        mask[..., 0] = True
+    got = run(gpu, "high", Attention(is_causal=True), q, k, v, mask)
+    scores = np.einsum("nhqd,nhkd->nhqk", q, k, dtype=np.float64) / np.sqrt(8)
+    scores = scores + (0 if mask is None else np.where(mask, 0, -np.inf) if boolean else mask)
+    scores[..., ~np.tril(np.ones((40, 50), bool))] = -np.inf
+    assert_near(got, softmax(scores) @ v, "high")

@@ -7,8 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import mnnx
+from mnnx.backends.gpu.device import GpuCommandList
+from tests.backends.gpu.run import gpu as backend_of
 
 MODEL = """
 <ir_version: 10, opset_import: ["": 21]>
@@ -30,3 +33,18 @@ def test_groups_are_measured_once_and_results_stay(session_of: Callable[..., mnn
     assert (again.info()["tuned"], again.info()["tuned_from_cache"]) == (0, 2)
     for session in (plain, tuned, again):
         np.testing.assert_allclose(session.run(feed)["y"], want, rtol=1e-5)
+
+
+def test_each_candidate_is_recorded_once(session_of: Callable[..., mnnx.Session], gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    kind = type(backend_of(gpu).commands)
+    timed, enqueue_timed = [], kind.enqueue_timed
+
+    def noted(self: GpuCommandList, first: int, last: int) -> int:
+        timed.append(self)
+        return enqueue_timed(self, first, last)
+
+    monkeypatch.setattr(kind, "enqueue_timed", noted)
+    session_of(MODEL, backend=gpu, tune=True)
+    kernels, groups = 2, 9
+    assert 0 < len(set(map(id, timed))) <= kernels * groups
+    assert len(timed) > 2 * len(set(map(id, timed)))

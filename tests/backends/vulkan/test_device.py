@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,85 @@ def test_more_groups_than_an_axis_has_are_numbered_through_all(session_of: Calla
         _assert_right(session_of(MODEL, backend="vulkan"), _x(5, 999))
     finally:
         most[0] = usual[0]
+
+
+def test_shapes_of_one_kernel_share_a_pipeline(session_of: Callable[..., mnnx.Session], device: Any) -> None:
+    most = device.limits.maxComputeWorkGroupCount
+    usual = list(most)
+    session = session_of(MODEL, backend="vulkan")
+    _assert_right(session, _x(5, 999))
+    made = len(device.pipelines._made)
+    most[0] = 3
+    try:
+        for w in (999, 1200, 1500):
+            _assert_right(session, _x(6, w))
+    finally:
+        most[0] = usual[0]
+    assert len(device.pipelines._made) == made
+
+
+class _Interrupted(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_an_interrupted_copy_is_waited_for_by_the_next(device: Any, monkeypatch: pytest.MonkeyPatch, reads: bool) -> None:
+    from mnnx.backends.vulkan.submission import Submission
+
+    monkeypatch.setattr(device, "mapped", False)
+    monkeypatch.setattr(device.heap, "_blocks", [])
+    memory, array = device.allocate(1 << 20), np.arange(1 << 18, dtype=np.int32)
+    device.write(memory, 0, array)
+    waits, wait = [], Submission.wait
+
+    def interrupted(self: Submission) -> None:
+        waits.append(self._pending)
+        if self._pending and waits.count(True) == 1:
+            raise _Interrupted
+        wait(self)
+
+    monkeypatch.setattr(Submission, "wait", interrupted)
+    with pytest.raises(_Interrupted):
+        (device.read if reads else device.write)(memory, 0, array[::-1].copy())
+    device.write(memory, 0, array)
+    got = np.empty_like(array)
+    device.read(memory, 0, got)
+    np.testing.assert_array_equal(got, array)
+    assert waits[:3] == [False, True, True]
+    monkeypatch.setattr(device.heap, "_blocks", [])
+
+
+def test_staging_that_could_not_be_made_is_made_the_next_time(device: Any, functions: Functions, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mnnx.backends.vulkan.staging import Staging
+
+    monkeypatch.setattr(device, "mapped", False)
+    monkeypatch.setattr(device.heap, "_blocks", [])
+    memory, array, staging = device.allocate(1 << 20), np.arange(9, dtype=np.int32), Staging(device)
+    functions.failing["vkCreateCommandPool"] = -1
+    with pytest.raises(BackendError):
+        staging.write(memory, 0, array)
+    functions.failing.clear()
+    staging.write(memory, 0, array)
+    got = np.empty_like(array)
+    staging.read(memory, 0, got)
+    np.testing.assert_array_equal(got, array)
+    monkeypatch.setattr(device.heap, "_blocks", [])
+
+
+def test_pipelines_that_tuning_makes_are_saved_together(
+    session_of: Callable[..., mnnx.Session], device: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[str] = []
+    pipelines = device.pipelines
+    monkeypatch.setattr(pipelines, "_disk", SimpleNamespace(write=lambda name, data: written.append(name)))
+    monkeypatch.setattr(pipelines, "_made", {})
+    monkeypatch.setattr(pipelines, "_known", set())
+    monkeypatch.setattr(pipelines, "_saved", 0)
+    session = session_of(MODEL, backend="vulkan", tune=True)
+    for _ in range(2):
+        _assert_right(session, _x(4, 200))
+    assert len(pipelines._made) > 10
+    assert len(written) <= 2
 
 
 def test_runs_and_released_sessions_leave_nothing_on_the_device(session_of: Callable[..., mnnx.Session], device: Any) -> None:

@@ -1,0 +1,83 @@
+"""What is larger than an argument of a kernel can be: ways and ops that need it are left out, and the CPU runs what remains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+import mnnx
+from mnnx.backends.backend import Layouts
+from mnnx.backends.gpu.backend import GpuBackend
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.convolution import Conv
+from mnnx.schema.ops.matmul import MatMul
+from mnnx.schema.ops.normalization import InstanceNormalization
+from mnnx.schema.ops.pooling import AveragePool
+from tests.backends.gpu.run import gpu as backend_of
+
+_FLOAT32 = np.dtype("float32")
+
+
+def _limited(backend: GpuBackend, monkeypatch: pytest.MonkeyPatch, nbytes: int) -> GpuBackend:
+    monkeypatch.setattr(backend.device, "largest", nbytes)
+    return backend
+
+
+def _ways(backend: GpuBackend, op: Op, *specs: Spec) -> tuple[list[Layouts], list[Layouts]]:
+    """The blocked ways that an execution offers, and those that can be run."""
+    results = [op.infer(*specs)]
+    offered = backend.create(op, specs, results).layouts(specs, results, backend.block_width)
+    return list(offered), [way for way in offered if backend.can_run(op, specs, results, way)]
+
+
+def _weights(*shape: int) -> Spec:
+    return Spec(_FLOAT32, shape, np.ones(shape, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("op", "rest"), [(Conv(), (_weights(5, 5, 1, 1),)), (AveragePool(kernel_shape=(1, 1)), ()), (InstanceNormalization(), None)], ids=str
+)
+def test_ways_with_too_large_blocks_are_left_out(gpu: str, op: Op, rest: tuple[Spec, ...] | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = Spec(_FLOAT32, (1, 5, 40, 40))
+    specs = [x, *((_weights(5), _weights(5)) if rest is None else rest)]
+    backend = backend_of(gpu)
+    offered, possible = _ways(backend, op, *specs)
+    assert offered == possible != []
+    _limited(backend, monkeypatch, x.nbytes + 64)  # enough for 5 channels, not for 8 or 16
+    assert backend.supports(op, specs, [op.infer(*specs)]) is None
+    offered, possible = _ways(backend, op, *specs)
+    assert offered
+    assert not possible
+
+
+def test_a_network_runs_where_its_blocks_would_be_too_large(
+    session_of: Callable[..., mnnx.Session], gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _limited(backend_of(gpu), monkeypatch, 5 * 48 * 48 * 4)
+    session = session_of(
+        """<ir_version: 10, opset_import: ["": 21]> main (float[1, 5, 48, 48] x) => (float[1, 5, 48, 48] y)
+        <float[5, 5, 1, 1] w = {1,0,0,0,0, 0,2,0,0,0, 0,0,3,0,0, 0,0,0,4,0, 0,0,0,0,5}> { a = Conv(x, w) b = Relu(a) y = Conv(b, w) }""",
+        backend=gpu,
+    )
+    x = np.random.default_rng(0).standard_normal((1, 5, 48, 48)).astype(np.float32)
+    factors = np.arange(1, 6, dtype=np.float32).reshape(-1, 1, 1)
+    np.testing.assert_allclose(session.run({"x": x})["y"], np.maximum(x, 0) * factors**2, rtol=1e-5)
+
+
+@pytest.mark.parametrize("constant", [True, False])
+def test_packed_operands_count(gpu: str, constant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, shape = Spec(_FLOAT32, (300, 2000)), (2000, 301)
+    b = _weights(*shape) if constant else Spec(_FLOAT32, shape)
+    backend, result = backend_of(gpu), [MatMul().infer(a, b)]
+    assert backend.supports(MatMul(), [a, b], result) is None
+    _limited(backend, monkeypatch, b.nbytes)
+    assert "it needs 2 MiB in a piece, more than" in backend.supports(MatMul(), [a, b], result)
+
+
+def test_what_the_ints_of_kernels_cannot_number_is_too_large(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = _limited(backend_of(gpu), monkeypatch, 1 << 40)
+    x = Spec(_FLOAT32, (1 << 31,))
+    reason = backend.supports(MatMul(), [x, x], [Spec(_FLOAT32, ())])
+    assert "elements" in reason
