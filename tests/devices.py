@@ -6,7 +6,7 @@ import functools
 
 from mnnx.backends.backend import SharedWeights, create_backend
 from mnnx.errors import BackendUnavailable
-from mnnx.interpreter.config import ScheduleConfig
+from mnnx.interpreter.config import BackendConfig, ScheduleConfig
 
 GPU_BACKENDS = ("opencl", "vulkan")
 
@@ -19,6 +19,11 @@ def missing(backend: str) -> str | None:
     except (BackendUnavailable, ModuleNotFoundError) as error:
         return str(error)
     return None
+
+
+def halves(precision: str) -> BackendConfig:
+    """Of a precision; "low" stores halves, also on devices where that is slower."""
+    return BackendConfig(precision=precision, memory="low" if precision == "low" else "normal")
 
 
 def gpu_backends() -> list[str]:

@@ -16,7 +16,7 @@ import click
 from mnnx.errors import InputError, MnnxError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
-from mnnx.tools.tuning import TuningOptions, tuning_options
+from mnnx.tools.session_options import SessionOptions, session_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,7 +37,7 @@ def _counts(_context: Any, _parameter: Any, text: str) -> list[int]:
 @feed_options
 @click.option("--threads", default="0", callback=_counts, metavar="N[,N…]", help="Numbers of threads to try, e.g. 1,2,4 (0: all CPUs).")
 @click.option("--backends", default="cpu", show_default=True, metavar="NAME[,NAME…]", help="Devices to compare.")
-@tuning_options
+@session_options
 @click.option("--seconds", default=2.0, show_default=True, type=click.FloatRange(0), help="How long to run each warm row.")
 @click.option("--against-onnxruntime", is_flag=True, help="Also measure onnxruntime; MODEL must be an .onnx file.")
 @click.option("--no-cold", is_flag=True, help="Leave out cold starts.")
@@ -47,7 +47,7 @@ def command(
     feeds: FeedOptions,
     threads: list[int],
     backends: str,
-    tuning: TuningOptions,
+    options: SessionOptions,
     seconds: float,
     against_onnxruntime: bool,
     no_cold: bool,
@@ -68,18 +68,18 @@ def command(
     import mnnx
     from mnnx.tools.models import mnnx_file
 
-    with mnnx_file(model) as file, _kept(tuning) as tuning:
+    with mnnx_file(model) as file, _kept(options) as options:
         with mnnx.Interpreter.from_file(file) as interpreter, interpreter.create_session() as session:
             tensors = session.inputs
             feed = make_feed(session.inputs, feeds, session.resize)
         engines = [("mnnx", backend, count) for backend in backends.split(",") for count in threads]
         engines += [("onnxruntime", "cpu", count) for count in threads if against_onnxruntime]
         with _waiting("measuring", hidden=as_json), telling_of_random_values(tensors, feeds):
-            if tuning.tune:
-                _tune(engines, file, feed, tuning)
+            if options.tune:
+                _tune(engines, file, feed, options)
             files = {"mnnx": file, "onnxruntime": model}
-            cold = [] if no_cold else [row for engine in engines for row in _cold(engine, files[engine[0]], feed, tuning.cache_file)]
-            warm = _warm(engines, file, model, feed, seconds, tuning.cache_file)
+            cold = [] if no_cold else [row for engine in engines for row in _cold(engine, files[engine[0]], feed, options)]
+            warm = _warm(engines, file, model, feed, seconds, options._replace(tune=False))
     _print({"model": model, "cold": cold, "warm": warm}, as_json)
 
 
@@ -96,40 +96,41 @@ def _waiting(what: str, hidden: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _kept(tuning: TuningOptions) -> Iterator[TuningOptions]:
+def _kept(options: SessionOptions) -> Iterator[SessionOptions]:
     """The same with a cache file in any case where something is tuned; one that wasn't asked for goes afterwards."""
-    if not tuning.tune or tuning.cache_file is not None:
-        yield tuning
+    if not options.tune or options.cache_file is not None:
+        yield options
         return
     import tempfile
 
     with tempfile.TemporaryDirectory(prefix="mnnx-") as folder:
-        yield tuning._replace(cache_file=f"{folder}/tuning.json")
+        yield options._replace(cache_file=f"{folder}/tuning.json")
 
 
-def _tune(engines: list[tuple[str, str, int]], file: Path, feed: dict[str, Any], tuning: TuningOptions) -> None:
+def _tune(engines: list[tuple[str, str, int]], file: Path, feed: dict[str, Any], options: SessionOptions) -> None:
     """Measures what sessions will choose among, into the cache file."""
     import mnnx
 
     for name, backend, threads in engines:
         if name == "mnnx":
             with mnnx.Interpreter.from_file(file) as interpreter:
-                tuning.create_session(interpreter, backend, threads).run(feed)
+                options.create_session(interpreter, backend, threads).run(feed)
 
 
-def _cold(engine: tuple[str, str, int], file: str | Path, feed: dict[str, Any], cache_file: str | None) -> list[dict[str, Any]]:
+def _cold(engine: tuple[str, str, int], file: str | Path, feed: dict[str, Any], options: SessionOptions) -> list[dict[str, Any]]:
     """Cold starts: where the first one had to compile kernels, another one follows."""
-    rows = [_cold_start(engine, file, feed, cache_file)]
+    rows = [_cold_start(engine, file, feed, options)]
     if rows[0]["kernels_compiled"]:
-        rows.append(_cold_start(engine, file, feed, cache_file))
+        rows.append(_cold_start(engine, file, feed, options))
     return rows
 
 
-def _cold_start(engine: tuple[str, str, int], file: str | Path, feed: dict[str, Any], cache_file: str | None) -> dict[str, Any]:
+def _cold_start(engine: tuple[str, str, int], file: str | Path, feed: dict[str, Any], options: SessionOptions) -> dict[str, Any]:
     import pickle
 
     name, backend, threads = engine
-    command = [sys.executable, "-m", "mnnx.tools.cold_start", name, backend, str(threads), str(file), cache_file or ""]
+    arguments = [name, backend, str(threads), options.precision, str(file), options.cache_file or ""]
+    command = [sys.executable, "-m", "mnnx.tools.cold_start", *arguments]
     result = subprocess.run(command, input=pickle.dumps(feed), capture_output=True)
     if result.returncode:
         lines = result.stderr.decode(errors="replace").strip().splitlines()
@@ -138,12 +139,12 @@ def _cold_start(engine: tuple[str, str, int], file: str | Path, feed: dict[str, 
 
 
 def _warm(
-    engines: list[tuple[str, str, int]], file: Path, source: str, feed: dict[str, Any], seconds: float, cache_file: str | None
+    engines: list[tuple[str, str, int]], file: Path, source: str, feed: dict[str, Any], seconds: float, options: SessionOptions
 ) -> list[dict[str, Any]]:
     """Percentiles of the runs of each engine, in ms."""
     times: list[list[float]] = [[] for _ in engines]
     with ExitStack() as stack:
-        runs = [_runner(engine, file, source, feed, cache_file, stack) for engine in engines]
+        runs = [_runner(engine, file, source, feed, options, stack) for engine in engines]
         for run in runs:
             run()
         for _ in range(_TURNS):
@@ -161,17 +162,15 @@ def _warm(
 
 
 def _runner(
-    engine: tuple[str, str, int], file: Path, source: str, feed: dict[str, Any], cache_file: str | None, stack: ExitStack
+    engine: tuple[str, str, int], file: Path, source: str, feed: dict[str, Any], options: SessionOptions, stack: ExitStack
 ) -> Callable[[], Any]:
     """A function that runs the model once."""
     name, backend, threads = engine
     if name == "mnnx":
         import mnnx
 
-        config = mnnx.ScheduleConfig(backend=backend, num_threads=threads)
         interpreter = stack.enter_context(mnnx.Interpreter.from_file(file))
-        interpreter.set_cache_file(cache_file)
-        session = stack.enter_context(interpreter.create_session(config))
+        session = stack.enter_context(options.create_session(interpreter, backend, threads))
         return lambda: session.run(feed)
     from mnnx.tools.cold_start import onnxruntime_session
 

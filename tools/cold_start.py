@@ -1,6 +1,6 @@
 """A process that starts an engine, loads a model, runs it once, and says in JSON how long each took.
 
-    python -m mnnx.tools.cold_start ENGINE BACKEND THREADS MODEL CACHE_FILE < pickled feed
+    python -m mnnx.tools.cold_start ENGINE BACKEND THREADS PRECISION MODEL CACHE_FILE < pickled feed
 
 `mnnx benchmark` starts it.
 """
@@ -15,19 +15,21 @@ from pathlib import Path
 
 
 def main() -> None:
-    engine, backend, threads, model, cache_file = sys.argv[1:]
+    engine, backend, threads, precision, model, cache_file = sys.argv[1:]
     data = sys.stdin.buffer.read()
     steps = {}
     start = time.perf_counter()
     if engine == "mnnx":
         import mnnx
 
-        interpreter_class, config_class = mnnx.Interpreter, mnnx.ScheduleConfig  # what `import mnnx` leaves for later
+        # what `import mnnx` leaves for later
+        interpreter_class, config_class, hints_class = mnnx.Interpreter, mnnx.ScheduleConfig, mnnx.BackendConfig
         steps["import_ms"] = _since(start)
         start = time.perf_counter()
         interpreter = interpreter_class.from_file(model)
         interpreter.set_cache_file(cache_file or None)
-        session = interpreter.create_session(config_class(backend=backend, num_threads=int(threads)))
+        hints = hints_class(precision=precision)
+        session = interpreter.create_session(config_class(backend=backend, num_threads=int(threads), backend_config=hints))
         run = session.run
     else:
         import onnxruntime  # noqa: F401

@@ -13,7 +13,7 @@ import click
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
 from mnnx.tools.main import Command
 from mnnx.tools.run import BACKEND
-from mnnx.tools.tuning import TuningOptions, tuning_options
+from mnnx.tools.session_options import SessionOptions, session_options
 
 if TYPE_CHECKING:
     from mnnx.interpreter.session import Session
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @feed_options
 @click.option("--threads", type=click.IntRange(0, 256), default=1, show_default=True, help="Threads to compute on (0: all CPUs).")
 @BACKEND
-@tuning_options
+@session_options
 @click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0), help="How long to run.")
 @click.option("--top", type=click.IntRange(1), help="Show only so many ops, the slowest first.")
 @click.option("--trace", metavar="FILE", help="Write a Chrome trace of the last run (chrome://tracing, Perfetto).")
@@ -36,7 +36,7 @@ def command(
     feeds: FeedOptions,
     threads: int,
     backend: str,
-    tuning: TuningOptions,
+    options: SessionOptions,
     seconds: float,
     top: int | None,
     trace: str | None,
@@ -51,7 +51,7 @@ def command(
     from mnnx.tools.tables import print_json
 
     with opened(model) as interpreter:
-        session = tuning.create_session(interpreter, backend, threads)
+        session = options.create_session(interpreter, backend, threads)
         feed = make_feed(session.inputs, feeds)
         run_ms, timeline = _measure(session, feed, seconds)
         used = session.info()["num_threads"]

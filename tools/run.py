@@ -18,7 +18,7 @@ import click
 from mnnx.errors import InputError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
-from mnnx.tools.tuning import TuningOptions, tuning_options
+from mnnx.tools.session_options import SessionOptions, session_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,7 +65,7 @@ class _Stopwatch:
 @click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
 @THREADS
 @BACKEND
-@tuning_options
+@session_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     model: str,
@@ -75,7 +75,7 @@ def command(
     output_dir: str | None,
     threads: int,
     backend: str,
-    tuning: TuningOptions,
+    options: SessionOptions,
     as_json: bool,
 ) -> None:
     """Run MODEL (.mnnx, or .onnx where onnx is installed) once and say what comes out."""
@@ -89,7 +89,7 @@ def command(
             interpreter = mnnx.Interpreter.from_file(file)
         with interpreter:
             with load:
-                session = tuning.create_session(interpreter, backend, threads)
+                session = options.create_session(interpreter, backend, threads)
             # With chosen outputs the rest of the model may be one that can't be planned.
             feed = make_feed(session.inputs, feeds, None if outputs else load.timed(session.resize))
             with first_run, telling_of_random_values(session.inputs, feeds):
@@ -105,7 +105,7 @@ def command(
     columns = ["output", "dtype", "shape", ">min", ">mean", ">max"]
     compiled = info["kernels_compiled"]
     kernels = f"{compiled} kernel{'s'[: compiled != 1]} compiled" if compiled else "no kernels to compile"
-    if tuning.tune or tuning.cache_file:
+    if options.tune or options.cache_file:
         kernels += f", tuned by {info['tuned']} measured problems and {info['tuned_from_cache']} from the cache file"
     title = f"{model}: loaded in {load.seconds:.2f} s, {kernels}, first run {first_run.seconds * 1e3:.1f} ms"
     print_table(title, columns, [_cells(row) for row in rows])

@@ -13,6 +13,7 @@ from mnnx.tools.convert import LEVEL, progress
 from mnnx.tools.feeds import FeedOptions, feed_options
 from mnnx.tools.main import Command
 from mnnx.tools.run import BACKEND, THREADS
+from mnnx.tools.session_options import PRECISION
 
 if TYPE_CHECKING:
     from mnnx.tools.verification import Verification
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 )
 @THREADS
 @BACKEND
+@PRECISION
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")
 def command(
     model: str,
@@ -43,6 +45,7 @@ def command(
     reference: str,
     threads: int,
     backend: str,
+    precision: str,
     as_json: bool,
 ) -> None:
     """Convert the ONNX model MODEL, run it, the same without optimization, and a reference on the same inputs, and compare the outputs.
@@ -60,7 +63,7 @@ def command(
         from mnnx.tools.verification import Verifier  # the references import onnx, of which convert says how to install it
 
         bounds = Bounds(rtol, atol)
-        config = mnnx.ScheduleConfig(backend=backend, num_threads=threads)
+        config = mnnx.ScheduleConfig(backend=backend, num_threads=threads, backend_config=mnnx.BackendConfig(precision=precision))
         report = Verifier(model, level, bounds, reference, config).verify(file, feeds)
     if as_json:
         print_json({"model": model} | report.as_dict())

@@ -32,16 +32,17 @@ _STORAGES = {
 
 
 class GpuBackend(Backend):
-    """`half`: whether float32 tensors are stored as halves (precision "low"); they are computed with as float32 all the same.
-    `saves_memory`: whether working memory counts more than speed (memory "low")."""
+    """`half`: whether float32 tensors are stored as halves (precision "low", where that is faster or memory is "low"); they are computed
+    with as float32 all the same. `saves_memory`: whether memory counts more than speed (memory "low")."""
 
     has_devices = True
     commands: GpuCommandList
 
     def __init__(self, device: Device, config: Any, shared: SharedWeights):
         self.device = device
-        self.half = config.backend_config.precision == "low" and device.has_half
-        self.saves_memory = config.backend_config.memory == "low"
+        hints = config.backend_config
+        self.saves_memory = hints.memory == "low"
+        self.half = hints.precision == "low" and device.has_half and (device.profile.halves or self.saves_memory)
         self.block_width = device.profile.block
         self.alignment = device.alignment * (2 if self.half else 1)  # of what would be float32
         self._shared = shared

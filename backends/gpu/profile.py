@@ -16,7 +16,8 @@ class Profile(Row):
     layout, the vector that kernels compute with. rows: rows (pixels) in a work item's tile of a product. vectors: blocks of columns
     (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of kernels
     whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their padding,
-    rather than check for each pixel whether it is there. items: how many work items it takes to fill the device."""
+    rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves: whether storing
+    float32 as halves makes it faster."""
 
     name: str
     pattern: str
@@ -28,6 +29,7 @@ class Profile(Row):
     tile_group: tuple[int, int, int] = (16, 4, 1)
     pads: bool = False
     items: int = 2048
+    halves: bool = True
 
     @property
     def is_cpu(self) -> bool:
@@ -49,8 +51,19 @@ PROFILES: Sequence[Profile] = (
         (1, 1, 1),
         True,
         8,
+        False,
     ),
-    Profile("lavapipe", r"llvmpipe", 4, 8, 2, 16, "measured: 8 rows of two float4 reach the most of a matrix product", items=64),
+    Profile(
+        "lavapipe",
+        r"llvmpipe",
+        4,
+        8,
+        2,
+        16,
+        "measured: 8 rows of two float4 reach the most of a matrix product",
+        items=64,
+        halves=False,
+    ),
     Profile(
         "v3d", r"v3d|videocore", 4, 4, 1, 64, "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers"
     ),

@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from mnnx import Interpreter, ScheduleConfig, Session
+
 SHAPE = ("--shape", "image=1,3,8,8", "--seconds", "0.01")
 
 
@@ -21,6 +25,20 @@ def test_cold_and_warm_rows_of_every_engine(mnnx_command, classifier: Path) -> N
     for row in report["warm"]:
         assert row["runs"] >= 1
         assert 0 < row["min_ms"] <= row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"]
+
+
+@pytest.mark.parametrize("precision", ["high", "low"])
+def test_sessions_have_the_precision_that_is_asked_for(mnnx_command, classifier: Path, precision: str, monkeypatch) -> None:
+    asked, create = [], Interpreter.create_session
+
+    def watched(self: Interpreter, config: ScheduleConfig | None = None) -> Session:
+        asked.append(config and config.backend_config.precision)
+        return create(self, config)
+
+    monkeypatch.setattr(Interpreter, "create_session", watched)
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--no-cold", "--precision", precision)
+    assert result.exit_code == 0, result.stderr
+    assert asked[-1] == precision
 
 
 def test_tables(mnnx_command, classifier: Path) -> None:

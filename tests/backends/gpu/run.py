@@ -16,10 +16,10 @@ from tests.devices import missing
 
 
 def gpu(name: str, precision: str = "high") -> GpuBackend:
-    """A backend; skips the test where this machine has none."""
+    """A backend; skips the test where this machine has none. At precision "low" it stores halves, also where that is slower."""
     if reason := missing(name):
         pytest.skip(reason)
-    hints = SimpleNamespace(precision=precision, memory="normal", power="normal")
+    hints = SimpleNamespace(precision=precision, memory="low" if precision == "low" else "normal", power="normal")
     return create_backend(name, SimpleNamespace(device=None, num_threads=1, backend_config=hints), SharedWeights())
 
 

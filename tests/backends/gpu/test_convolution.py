@@ -15,6 +15,7 @@ from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose
 from tests.backends.gpu.blocked import run_blocked
+from tests.devices import halves
 
 #: Op, shapes of x and w. The blocks' width is 4 or 16, tiles have 4 or 8 pixels.
 CASES: list[tuple[Op, tuple[int, ...], tuple[int, ...]]] = [
@@ -152,7 +153,7 @@ def test_networks_pass_blocks_on(session_of: Callable[..., mnnx.Session], size: 
     weights = {name: _numbers(seed, *shape) for seed, (name, shape) in enumerate(shapes.items())}
     model = onnx.parser.parse_model(NETWORK)
     model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in weights.items())
-    session = session_of(model, backend=gpu, backend_config=mnnx.BackendConfig(precision=precision))
+    session = session_of(model, backend=gpu, backend_config=halves(precision))
     x = _numbers(9, n, 3, height, width)
     got = session.run({"x": x})["y"]
     assert {row.backend for row in session.placement()} == {gpu}

@@ -17,6 +17,8 @@ import pytest
 import mnnx
 from mnnx.backends.backend import SharedWeights, create_backend
 from mnnx.errors import BackendError, BackendUnavailable
+from tests.backends.gpu.run import gpu as backend_of
+from tests.devices import halves
 
 #: Elementwise ops, movement and a broadcast, of any batch and width; with integers beside them.
 MODEL = """
@@ -61,12 +63,23 @@ def test_resizes_and_comes_back_to_a_former_shape(session_of: Callable[..., mnnx
 
 def test_low_precision_stores_halves(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
     full = session_of(MODEL, backend=gpu)
-    low = session_of(MODEL, backend=gpu, backend_config=mnnx.BackendConfig(precision="low"))
+    low = session_of(MODEL, backend=gpu, backend_config=halves("low"))
     feed = _feed(np.random.default_rng(3), 4, 4096)
     want = _expected(feed["x"])
     full_error, low_error = (np.abs(session.run(feed)["y"] - want).max() for session in (full, low))
     assert full_error < 1e-5 < low_error < 5e-3
     assert low.info()["arena_bytes"] < 0.6 * full.info()["arena_bytes"]
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_low_precision_stores_halves_only_where_that_is_faster(
+    session_of: Callable[..., mnnx.Session], gpu: str, faster: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    device = backend_of(gpu).device
+    monkeypatch.setattr(device, "profile", device.profile._replace(halves=faster))
+    session = session_of(MODEL, backend=gpu, backend_config=mnnx.BackendConfig(precision="low"))
+    feed = _feed(np.random.default_rng(3), 4, 4096)
+    assert (np.abs(session.run(feed)["y"] - _expected(feed["x"])).max() > 1e-5) == faster
 
 
 def test_callbacks_see_every_op_and_its_time(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
@@ -173,7 +186,7 @@ def test_a_device_is_found_by_number_and_by_name(session_of: Callable[..., mnnx.
 
 def test_low_precision_keeps_large_numbers_finite(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
     model = '<ir_version: 10, opset_import: ["": 21]> main (float[5] x) => (float[5] y) { y = Neg(x) }'
-    session = session_of(model, backend=gpu, backend_config=mnnx.BackendConfig(precision="low"))
+    session = session_of(model, backend=gpu, backend_config=halves("low"))
     x = np.array([1e9, -1e9, 65504.0, np.inf, np.nan], np.float32)
     np.testing.assert_array_equal(session.run({"x": x})["y"], np.array([-65504.0, 65504.0, -65504.0, -np.inf, np.nan], np.float32))
 

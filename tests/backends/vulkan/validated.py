@@ -18,6 +18,7 @@ import numpy as np
 import onnx
 
 import mnnx
+from tests.devices import halves
 from tests.networks import feed_for, mobilenet_like, resnet_like, transformer_like
 
 MODEL = """
@@ -61,7 +62,7 @@ def ops() -> None:
     """Elementwise ops and movement, over several shapes, in both precisions."""
     with _interpreter(MODEL) as interpreter:
         for precision in ("high", "low"):
-            session = _session(interpreter, backend_config=mnnx.BackendConfig(precision=precision))
+            session = _session(interpreter, backend_config=halves(precision))
             for shape in ((1, 3, 5, 7), (2, 3, 40, 33), (1, 3, 5, 7), (1, 3, 1, 1)):
                 session.run(_x(*shape))
 
