@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import operator
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ class Tensor(PyMnnTensor):
     name: str = ""
     kind: str = "tensor"
     filled: bool = True
+    is_input: bool = True  # whether scripts may write to it
 
     def __init__(self, shape: Any, dtype: Any = None, data: Any = None, dimension_type: int | None = None):
         """PyMNN's forms: (shape, dtype, data, dimension type), (shape, dtype, dimension type), (tensor, dimension type).
@@ -47,6 +49,28 @@ class Tensor(PyMnnTensor):
     def host_array(self) -> np.ndarray:
         """The tensor's own memory, for whoever fills it in place."""
         return self._data
+
+    def copy_from(self, source: Tensor) -> None:
+        """Fills this tensor with the values of another, as `copyFrom` does: an input with another session's output, say, whatever the
+        devices of the two."""
+        self.copyFrom(source)
+
+    @contextmanager
+    def map(self) -> Iterator[np.ndarray]:
+        """The host's own memory of the tensor, within a `with` block: of an input to be filled in place, of which the next run makes no
+        copy but that to the device; of an output to be read, until the next run.
+
+        Raises SessionStateError for an output without a value, InputError for what has no array yet.
+        """
+        yield self.host_array() if self.is_input else self._read_only()
+
+    def _read_only(self) -> np.ndarray:
+        value = self.data()
+        if not isinstance(value, np.ndarray):
+            raise InputError(f"{self.name!r} is a {self.kind}: it has no memory to map; copy_to_host gives its value")
+        view = value.view()
+        view.flags.writeable = False
+        return view
 
     def copy_to_host(self) -> Any:
         """The data: a fresh array that the caller owns. Raises SessionStateError where there is none yet."""

@@ -50,4 +50,5 @@ TRANSFORMS = {
 def transform_weights(w: np.ndarray, m: int) -> np.ndarray:
     """[M, C, 3, 3] → [(m + 2)², M, C], computed in float64."""
     matrix = np.array(TRANSFORMS[m].weights)
-    return np.einsum("ik,mckl,jl->ijmc", matrix, w.astype(np.float64), matrix).reshape(-1, *w.shape[:2]).astype(w.dtype)
+    points = np.kron(matrix, matrix) @ w.reshape(-1, 9).T.astype(np.float64)
+    return points.reshape(-1, *w.shape[:2]).astype(w.dtype)

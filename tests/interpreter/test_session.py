@@ -32,6 +32,30 @@ def test_runs_on_a_feed_and_on_filled_inputs(session_of):
     np.testing.assert_allclose(session.outputs["y"].copy_to_host(), Y**2, rtol=1e-6)
 
 
+def test_mapped_inputs_are_filled_in_place_and_mapped_outputs_are_read(session_of):
+    session = session_of(MODEL)
+    with pytest.raises(InputError, match="resize the session first"), session.inputs["x"].map():
+        pass
+    with pytest.raises(SessionStateError, match="no value yet"), session.outputs["y"].map():
+        pass
+    session.resize({"x": X.shape})
+    with session.inputs["x"].map() as memory:
+        memory[...] = X
+    session.run()
+    with session.outputs["y"].map() as memory:
+        np.testing.assert_allclose(memory, Y, rtol=1e-6)
+        with pytest.raises(ValueError, match="read-only"):
+            memory[...] = 0
+
+
+def test_a_sequence_cannot_be_mapped(session_of):
+    session = session_of(HEAD + "g (seq(float[2]) x) => (seq(float[2]) y) { y = Identity(x) }")
+    session.run({"x": [np.ones(2, np.float32)]})
+    for tensor in (session.inputs["x"], session.outputs["y"]):
+        with pytest.raises(InputError), tensor.map():
+            pass
+
+
 def test_results_belong_to_the_caller(session_of):
     session = session_of(MODEL)
     session.run({"x": X})["y"][:] = 7

@@ -96,6 +96,17 @@ def test_callbacks_see_every_op_and_its_time(session_of: Callable[..., mnnx.Sess
     assert nanoseconds["Mul"] > 0
 
 
+def test_an_input_takes_the_output_of_a_session_elsewhere(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
+    text = '<ir_version: 10, opset_import: ["": 21]> main (float[n, 3] x) => (float[n, 3] y) { y = Exp(x) }'
+    session, x = session_of(text, backend=gpu), np.linspace(-1, 1, 6, dtype=np.float32).reshape(2, 3)
+    other = session.interpreter.create_session()
+    session.run({"x": x})
+    other.inputs["x"].copy_from(session.outputs["y"])
+    np.testing.assert_allclose(other.run()["y"], np.exp(np.exp(x)), rtol=1e-5)
+    session.inputs["x"].copy_from(other.outputs["y"])
+    np.testing.assert_allclose(session.run()["y"], np.exp(np.exp(np.exp(x))), rtol=1e-5)
+
+
 def test_sessions_in_threads_do_not_meet(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
     first = session_of(MODEL, backend=gpu)
     sessions = [first, *(first.interpreter.create_session(first.config) for _ in range(3))]
