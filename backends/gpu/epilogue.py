@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from mnnx.backends.gpu.logistic import logistic
 from mnnx.schema.ops.fused import ACTIVATIONS
 
 #: The parameters that a kernel with `activate` takes, in this order, from `activation_params`.
@@ -28,8 +29,8 @@ T plain_activate(int kind, float a, float b, T v) {
     if (kind == @LeakyRelu) return max(v, 0.0f) + a * min(v, 0.0f);
     if (kind == @HardSigmoid) return clamp(a * v + b, 0.0f, 1.0f);
     if (kind == @HardSwish) return v * clamp(v * 0.16666667f + 0.5f, 0.0f, 1.0f);
-    if (kind == @Sigmoid) return 1.0f / (1.0f + exp(-v));
-    if (kind == @Swish) return v / (1.0f + exp(-a * v));
+    if (kind == @Sigmoid) return near_sigmoid(v);
+    if (kind == @Swish) return v * near_sigmoid(a * v);
     if (kind == @Tanh) {
         T far = step(0.625f, abs_of(v));
         return far * (1.0f - 2.0f / (exp(2.0f * v) + 1.0f)) + (1.0f - far) * near_tanh(clamp(v, -0.625f, 0.625f));
@@ -61,7 +62,7 @@ def activate(width: int) -> str:
     text = _TEXT.replace("T ", "float " if width == 1 else f"float{width} ")
     for name, number in sorted(_NUMBERS.items(), key=lambda item: -len(item[0])):
         text = text.replace(f"@{name})", f"{number})")
-    return text
+    return logistic("near_sigmoid", "madd", width) + text
 
 
 def activation_params(activation: str, parameters: tuple[float, ...]) -> list[int | float]:

@@ -17,7 +17,7 @@ class Profile(Row):
     (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of kernels
     whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their padding,
     rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves: whether storing
-    float32 as halves makes it faster."""
+    float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once."""
 
     name: str
     pattern: str
@@ -30,6 +30,7 @@ class Profile(Row):
     pads: bool = False
     items: int = 2048
     halves: bool = True
+    fma: bool = True
 
     @property
     def is_cpu(self) -> bool:
@@ -63,9 +64,17 @@ PROFILES: Sequence[Profile] = (
         "measured: 8 rows of two float4 reach the most of a matrix product",
         items=64,
         halves=False,
+        fma=False,
     ),
     Profile(
-        "v3d", r"v3d|videocore", 4, 4, 1, 64, "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers"
+        "v3d",
+        r"v3d|videocore",
+        4,
+        4,
+        1,
+        64,
+        "Broadcom VideoCore VI 3D Architecture Reference: 16-lane QPUs, 4 threads of 16 registers, an adder beside a multiplier",
+        fma=False,
     ),
     Profile("mali", r"\bmali\b|\barm\b", 4, 4, 1, 64, "Arm GPU Best Practices Developer Guide: work groups of 64, vectorised accesses"),
     Profile("adreno", r"adreno|qualcomm", 4, 8, 1, 64, "Qualcomm Snapdragon OpenCL Programming Guide: waves of 64, 128-bit loads"),

@@ -12,7 +12,8 @@ fixed arrays, for, if, return, functions without pointers. Beside it stand:
     bits_of(x)  float_of(i)     a float's bits as an int, and back
     abs_of(x)                   of a float or a vector
     keep_nan(r, v)              v where that is NaN, else r; max, min and clamp may give either
-    madd(a, b, c)               a * b + c, rounded once or twice
+    madd(a, b, c)               a * b + c, rounded once or twice, whichever is faster
+    fused(a, b, c)              rounded once, where the device has an instruction for that
     splatN(x)  pack2(a, b)  pack4(a, b, c, d)    vectors (N as in floatN)
     pair(a, b)                  an int2
     barrier_local()             waits for the group, and makes its shared memory visible

@@ -13,6 +13,11 @@ _PRELUDE = """\
 #define local_size(d) ((int)get_local_size(d))
 #define barrier_local() barrier(CLK_LOCAL_MEM_FENCE)
 #define madd(a, b, c) ((a) * (b) + (c))
+#ifdef FP_FAST_FMAF
+#define fused(a, b, c) fma(a, b, c)
+#else
+#define fused(a, b, c) ((a) * (b) + (c))
+#endif
 #define to_float(x) convert_float(x)
 #define to_int(x) convert_int(x)
 #define to_uint(x) convert_uint(x)

@@ -1,6 +1,10 @@
 """The functions of expressions in OpenCL C. Its own are accurate to a few units in the last place, as its specification demands."""
 
-FUNCTIONS = """\
+from __future__ import annotations
+
+from mnnx.backends.gpu.logistic import logistic
+
+_TEXT = """\
 #define m_abs(x) fabs(x)
 #define m_floor(x) floor(x)
 #define m_ceil(x) ceil(x)
@@ -31,14 +35,14 @@ FUNCTIONS = """\
 float m_sign(float x) { return isnan(x) ? x : sign(x); }
 float m_min(float a, float b) { return isnan(a) ? a : isnan(b) ? b : fmin(a, b); }
 float m_max(float a, float b) { return isnan(a) ? a : isnan(b) ? b : fmax(a, b); }
-float m_sigmoid(float x) { return 1.0f / (1.0f + exp(-x)); }
+float m_sigmoid(float x) { return keep_nan(fitted_sigmoid(x), x); }
 float m_mod(float a, float b) {
     if (isinf(b) && !isinf(a) && !isnan(a)) return a == 0.0f ? copysign(0.0f, b) : (a < 0.0f) == (b < 0.0f) ? a : b;
     float r = fmod(a, b);
     if (r == 0.0f) return copysign(r, b);
     return (r < 0.0f) == (b < 0.0f) ? r : r + b;
 }
-int i_abs(int x) { return x < 0 ? (int)(0u - (uint)x) : x; }
+int i_abs(int x) { return (int)abs(x); }
 int i_sign(int x) { return (x > 0) - (x < 0); }
 int i_min(int a, int b) { return a < b ? a : b; }
 int i_max(int a, int b) { return a > b ? a : b; }
@@ -54,3 +58,5 @@ int i_pow(int a, int b) {
     return (int)result;
 }
 """
+
+FUNCTIONS = logistic("fitted_sigmoid", "fused") + _TEXT

@@ -1,6 +1,7 @@
 """A Source as GLSL 4.50 for Vulkan 1.1.
 
-Bindings 0 … n-1 of set 0 are the buffers in order, specialization constants 0 … 2 the size of a work group. Push constants are the
+Bindings 0 … n-1 of set 0 are the buffers in order, specialization constants 0 … 2 the size of a work group, and constant 3
+whether fma(a, b, c) is rounded once. Push constants are the
 parameters, and then how many groups there are along each axis where they are numbered through all axes, since the dispatch needs more than
 the device takes along one; otherwise zeros.
 """
@@ -15,6 +16,7 @@ from mnnx.backends.vulkan.math import functions_for
 
 _PRELUDE = """\
 layout(local_size_x_id = 0, local_size_y_id = 1, local_size_z_id = 2) in;
+layout(constant_id = 3) const bool has_fma = true;
 uvec3 group_index;
 """
 #: Each is in the text of the kernels that use it.

@@ -2,14 +2,15 @@
 
 Vulkan asks little of its own: sine and cosine within 2^-11, e^x within 3 + 2|x| units in the last place, arc tangents within 4,096, no
 NaN where one belongs. So here are our own, of additions, products, quotients and square roots alone, which are within
-4 units where those are rounded to the nearest.
+4 units where those are rounded to the nearest; the logistic function is within 1e-7.
 
 Method, with the classical reductions (J.-M. Muller, Elementary Functions): e^x and 2^x by powers of two and a polynomial on half an
 octave; the logarithm by the exponent and a polynomial on [sqrt(1/2), sqrt(2)]; sine and cosine by parts of pi / 2 (Cody and Waite), from
 2,048 upwards by as many bits of 2 / pi as matter (Payne and Hanek); arc sine and arc tangent on a part of their range, the rest by
 identities; hyperbolic functions by e^x - 1; erf by a polynomial up to 1, then by the logarithm of its distance from 1; powers by a
 logarithm of two floats. The polynomials are relative minimax fits, each within 4e-8 of its function. `precise` marks what a driver may
-not rearrange.
+not rearrange. Without an instruction for it, a fused multiply-add is made of Dekker's exact product and Knuth's exact sum, which is rounded
+as it should be but for rare ties.
 """
 
 from __future__ import annotations
@@ -17,10 +18,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from mnnx.backends.gpu.logistic import logistic
+
 #: Each function begins in the first column; a constant array of it stands inside.
 _TEXT = """
 bool m_isnan(float x) { return (floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u; }
 bool m_isinf(float x) { return (floatBitsToUint(x) & 0x7fffffffu) == 0x7f800000u; }
+float fused(float a, float b, float c) {
+    if (has_fma) return fma(a, b, c);
+    float high_a = uintBitsToFloat(floatBitsToUint(a) & 0xfffff000u), high_b = uintBitsToFloat(floatBitsToUint(b) & 0xfffff000u);
+    precise float low_a = a - high_a, low_b = b - high_b, p = a * b;
+    precise float rest = ((high_a * high_b - p) + high_a * low_b + low_a * high_b) + low_a * low_b;
+    precise float sum = p + c, from_c = sum - p;
+    precise float lost = (p - (sum - from_c)) + (c - from_c);
+    precise float result = sum + (lost + rest);
+    return result;
+}
 float m_signed(float magnitude, float of) {
     return uintBitsToFloat((floatBitsToUint(magnitude) & 0x7fffffffu) | (floatBitsToUint(of) & 0x80000000u));
 }
@@ -82,7 +95,7 @@ float m_log1p(float x) {
     precise float missing = u > 2.0f ? 1.0f - (u - x) : x - (u - 1.0f);
     return u == 1.0f ? x : u == 0.0f ? -INFINITY : m_log(u) + missing / u;
 }
-float m_sigmoid(float x) { return 1.0f / (1.0f + m_exp(-x)); }
+float m_sigmoid(float x) { return keep_nan(fitted_sigmoid(x), x); }
 float m_tanh(float x) {
     if (m_isnan(x)) return x;
     float a = abs(x);
@@ -324,7 +337,7 @@ def _split(text: str) -> dict[str, str]:
     return {re.match(r"\w+ (\w+)\(", one)[1]: one for one in re.split(r"\n(?=\w)", text.strip())}
 
 
-FUNCTIONS = _split(_TEXT)
+FUNCTIONS = _split(logistic("fitted_sigmoid", "fused") + _TEXT)
 _WORD = re.compile(r"\b[A-Za-z_]\w*")
 _USES = {name: [word for word in _WORD.findall(text) if word in FUNCTIONS and word != name] for name, text in FUNCTIONS.items()}
 

@@ -109,9 +109,9 @@ class Pipelines:
         info = api.struct("VkShaderModuleCreateInfo", codeSize=len(code), pCode=words)
         module = api.make("vkCreateShaderModule", "VkShaderModule", device.handle, info, api.NULL)
         try:
-            values = api.array("uint32_t", local)
-            entries = api.array("VkSpecializationMapEntry", [{"constantID": i, "offset": 4 * i, "size": 4} for i in range(3)])
-            constants = api.ffi.new("VkSpecializationInfo *", {"mapEntryCount": 3, "pMapEntries": entries, "dataSize": 12, "pData": values})
+            values = api.array("uint32_t", (*local, device.profile.fma))
+            entries = api.array("VkSpecializationMapEntry", [{"constantID": i, "offset": 4 * i, "size": 4} for i in range(4)])
+            constants = api.ffi.new("VkSpecializationInfo *", {"mapEntryCount": 4, "pMapEntries": entries, "dataSize": 16, "pData": values})
             entry = api.ffi.new("char[]", b"main")
             stage = api.struct(
                 "VkPipelineShaderStageCreateInfo",

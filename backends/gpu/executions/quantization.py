@@ -174,7 +174,7 @@ class DynamicExecution(GpuExecution):
         found, total = kernel("quantization.range", storage=self.backend.storage(x.dtype)), x.spec.size
         commands.record(found, [x, scratch], [total], (GROUPS * ITEMS,), (ITEMS, 1, 1))
         found = kernel("quantization.parameters", storage=self.backend.storage(scale.dtype))
-        commands.record(found, [scratch, scale, zero], [0], (1,))
+        commands.record(found, [scratch, scale, zero], [255.0], (1,))
         if total:
             commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
 

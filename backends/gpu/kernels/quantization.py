@@ -101,7 +101,7 @@ def value_range(storage: str) -> Source:
 
 @kernel_factory("quantization.parameters", lambda: [{"storage": storage} for storage in FLOATS])
 def parameters(storage: str) -> Source:
-    """Scale and zero point (uint8) that spread the range over 0 … 255."""
+    """Scale and zero point (uint8) that spread the range over 0 … levels = 255, which is no constant: a driver would multiply by 1 / 255."""
     body = f"""\
     if (gid(0) > 0) return;
     float low = 0.0f, high = 0.0f;
@@ -109,11 +109,11 @@ def parameters(storage: str) -> Source:
         low = min(low, load_ends(2 * k));
         high = max(high, load_ends(2 * k + 1));
     }}
-    float step = low == high ? 1.0f : (high - low) / 255.0f;
+    float step = low == high ? 1.0f : (high - low) / levels;
     store_scale(0, step);
-    store_zero(0, to_int(saturated(-low / step, 0.0f, 0.0f, 255.0f)));"""
+    store_zero(0, to_int(saturated(-low / step, 0.0f, 0.0f, levels)));"""
     buffers = (reads("ends", "float"), writes("scale", storage), writes("zero", "uchar"))
-    return Source(buffers, "int unused", body, _FUNCTIONS)
+    return Source(buffers, "float levels", body, _FUNCTIONS)
 
 
 def _finish(result: str, factor: str) -> str:

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from mnnx.backends.elementwise import evaluate
-from mnnx.schema.ops import arithmetic, comparison
+from mnnx.schema.ops import activation, arithmetic, comparison
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.cast import BitCast, Cast
+from mnnx.schema.ops.quantization import DynamicQuantizeLinear
 from tests.backends.gpu.run import gpu, run
 from tests.devices import GPU_BACKENDS
 
@@ -115,3 +116,33 @@ def test_float_bits_are_those_of_float32_however_it_is_stored(backend: str, prec
     device = gpu(backend, precision)
     np.testing.assert_array_equal(run(device, BitCast(to=np.dtype(np.int32)), x)[0][1][0], x.view(np.int32))
     np.testing.assert_array_equal(run(device, BitCast(to=np.dtype(np.float32)), x.view(np.uint32))[0][1][0], x)
+
+
+def _fma(a: np.ndarray, b: np.ndarray | float, c: float) -> np.ndarray:
+    """In float32, from float64, whose product of two float32 is exact."""
+    return (np.float64(a) * np.float64(np.float32(b)) + np.float64(np.float32(c))).astype(np.float32)
+
+
+@pytest.mark.parametrize("backend", GPU_BACKENDS)
+def test_sigmoids_round_as_those_of_other_runtimes(backend: str) -> None:
+    """Bit for bit Eigen's fit, evaluated with fused multiply-adds: quantized networks amplify a single other rounding."""
+    v = np.random.default_rng(5).normal(0, 4, 20_000).astype(np.float32)
+    x = np.clip(v, np.float32(-18), np.float32(18))
+    s = x * x
+    p, q = _fma(s, 4.37031012579801e-11, 1.15627324459942e-07), _fma(s, 6.10247389755681e-13, 5.76102136993427e-09)
+    for coefficient in (6.08574864600143e-05, 8.51377133304701e-03, 2.48287947061529e-01):
+        p = _fma(p, s, coefficient)
+    for coefficient in (6.29106785017040e-06, 1.70198817374094e-03, 1.16817656904453e-01, 9.93151921023180e-01):
+        q = _fma(q, s, coefficient)
+    wanted = np.clip(p * x / q + np.float32(0.5), 0, 1)
+    ((_, (y,)),) = run(gpu(backend), activation.Sigmoid(), v)
+    assert np.mean(y != wanted) < 1e-4  # float64 sums round twice, now and then
+    np.testing.assert_allclose(y, wanted, 2e-7)
+
+
+@pytest.mark.parametrize("backend", GPU_BACKENDS)
+def test_ranges_of_quantization_are_divided_exactly(backend: str) -> None:
+    for seed in range(20):
+        x = np.random.default_rng(seed).normal(0, 3, 50).astype(np.float32)
+        ((_, (_, scale, _)),) = run(gpu(backend), DynamicQuantizeLinear(), x)
+        assert scale == (x.max() - x.min()) / np.float32(255)
