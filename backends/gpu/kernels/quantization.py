@@ -14,17 +14,21 @@ _START = """\
     int i = gid(0);
     if (i >= total) return;
 """
-_FUNCTIONS = """
+_NARROWED = """
 int narrowed(int v, int bits, int is_signed) {
     int low = v & (bits == 32 ? -1 : (1 << bits) - 1);
     return is_signed != 0 && bits < 32 && ((low >> (bits - 1)) & 1) != 0 ? low - (1 << bits) : low;
 }
+"""
+#: Rounded, with the zero point added, and no further than the two ends.
+SATURATED = """
 float saturated(float real, float zero, float lowest, float highest) {
     float v = m_round(real);
     v = v >= lowest - zero ? v : lowest - zero;
     return (v <= highest - zero ? v : highest - zero) + zero;
 }
 """
+_FUNCTIONS = _NARROWED + SATURATED
 #: Which scale and zero point an element has: it is at `along` of `dim` positions of the axis.
 _PARAMETER = """\
     int inside = i % inner, along = i / inner % dim, outside = i / inner / dim;
