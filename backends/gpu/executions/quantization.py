@@ -15,6 +15,7 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.quantized_products import (
     ConvolutionExecution,
     ProductExecution,
+    SumsExecution,
     supports_convolution,
     supports_product,
 )
@@ -179,7 +180,12 @@ class DynamicExecution(GpuExecution):
             commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
 
 
-@creator(MatMulInteger, QLinearMatMul, supports=supports_product)
+@creator(MatMulInteger, supports=supports_product)
+def create_sums(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return SumsExecution(op, backend)
+
+
+@creator(QLinearMatMul, supports=supports_product)
 def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ProductExecution(op, backend)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,7 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Specs, Tensors
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.indexing import strides_of
+from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, sums_kernel
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
@@ -60,7 +59,25 @@ class QuantizedExecution(GpuExecution):
         return [self.backend.table(scale.constant.astype(_FLOAT32)) for scale in scales]
 
 
+class SumsExecution(GpuExecution):
+    """MatMulInteger."""
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        a, b, _, b_zero = (*inputs, None, None)[:4]
+        return [sums_kernel(self.backend, a, b, b_zero)]
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return packed_bytes(self.backend, inputs[1])
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (a, b, a_zero, b_zero), y = (*inputs, None, None)[:4], outputs[0]
+        if y.spec.size:
+            record_sums(self.backend, a, a_zero, b, b_zero, y, y.shape)
+
+
 class ProductExecution(QuantizedExecution):
+    """QLinearMatMul."""
+
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
 
@@ -75,24 +92,10 @@ class ProductExecution(QuantizedExecution):
         if not y.spec.size:
             return
         rows, columns, depth = *y.shape[-2:], a.shape[-1]
-        zeros = [self.backend.table(np.zeros(1, t.dtype)) if zero is None else zero for t, zero in ((a, a_zero), (b, b_zero))]
-        buffers = [a, zeros[0], b, zeros[1], self._batches(a.shape, b.shape, y.shape)]
-        params = [y.spec.size, rows, columns, depth, *(int(zero is not None and zero.spec.size > 1) for zero in (a_zero, b_zero))]
-        if rest:
-            buffers += [*self.scales(rest[:3]), rest[3]]
-            params += [int(scale.spec.size > 1) for scale in rest[:2]]
-        self.backend.commands.record(self.kernel_for(inputs, outputs), [*buffers, y], params, params[:1])
-
-    def _batches(self, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> Memory:
-        """The first elements of the matrices a and b of each batch."""
-        batches = y[:-2]
-        index = np.indices(batches).reshape(len(batches), math.prod(batches))
-        firsts = np.zeros((2, math.prod(batches)), np.int64)
-        for first, shape in zip(firsts, (a, b), strict=True):
-            padded = (1,) * (len(batches) - len(shape) + 2) + shape
-            for place, size, stride in zip(index, padded, strides_of(padded), strict=False):
-                first += (place if size > 1 else 0) * stride
-        return self.backend.table(np.ascontiguousarray(firsts.T).astype(np.int32))
+        items = self.backend.table(firsts(a.shape, b.shape, y.shape[:-2]).astype(np.int32))
+        buffers = [a, a_zero, b, b_zero, items, *self.scales(rest[:3]), rest[3], y]
+        params = [y.spec.size, rows, columns, depth, *(int(part.spec.size > 1) for part in (a_zero, b_zero, *rest[:2]))]
+        self.backend.commands.record(self.kernel_for(inputs, outputs), buffers, params, params[:1])
 
 
 def _image_operands(op: Op, inputs: Sequence) -> tuple:

@@ -19,12 +19,11 @@ from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent
 
 #: As in kernels/recurrent.py.
-_SHARED_DEPTH, _ROWS = 16, 4
+_SHARED_DEPTH, _ROWS, _ITEMS = 16, 4, 64
 _Y, _LAST_H, _LAST_C, _LENGTHS, _PEEPHOLES, _INPUT_FORGET = (1 << bit for bit in range(6))
 #: Up to so many sequences GPUs share the depth among work items.
 _SHARED_ROWS = 4
-#: Those that kernels know.
-_ACTIVATIONS = frozenset({"Elu", "HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
+_ACTIVATIONS = frozenset({"HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
 _UINT8 = np.dtype("uint8")
 
 
@@ -107,7 +106,7 @@ class RecurrentExecution(GpuExecution):
         return not self.backend.device.profile.is_cpu and self.batch <= _SHARED_ROWS
 
     def _step_kernel(self, formula: str) -> Kernel:
-        rows = 1 if self._shares or self.batch == 1 and self.backend.device.profile.is_cpu else _ROWS
+        rows = 1 if self._shares or (self.batch == 1 and self.backend.device.profile.is_cpu) else _ROWS
         block = self.backend.block_width
         return kernel("recurrent.step", formula=formula, storage=self.storage, block=block, rows=rows, shared=self._shares)
 
@@ -186,7 +185,7 @@ class RecurrentExecution(GpuExecution):
 
     def _record_round(self, states: DeviceTensor, source: int, target: int) -> None:
         params = [source, target, self.batch, self.hidden, self.blocks * self.backend.block_width]
-        self.backend.commands.record(kernel("recurrent.round"), [states], params, (self.directions * 64,))
+        self.backend.commands.record(kernel("recurrent.round"), [states], params, (self.directions * _ITEMS,))
 
     # ---- weights
     def _recurrent_weights(self, r: DeviceTensor) -> Memory:

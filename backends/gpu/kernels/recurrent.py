@@ -19,6 +19,8 @@ from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, w
 
 #: Vectors × parts of the depth in a work group of recurrent.step, where the depth is shared.
 SHARED_VECTORS, SHARED_DEPTH = 8, 16
+#: The gates' and cells' activations that kernels know.
+ACTIVATIONS = ("Relu", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh")
 #: Rows (sequences) of a work item's tile, where it isn't.
 ROWS = 4
 #: Bits of `flags`: which outputs are wanted, which inputs are given, LSTM's input_forget.
@@ -197,7 +199,7 @@ def step(formula: str, storage: str, block: int, rows: int, shared: bool) -> Sou
     buffers += [reads("more", storage, block)] if formula in ("gru", "lstm") else []
     buffers += [reads("lengths", "int"), writes("y", storage), writes("last_h", storage)]
     buffers += [writes("last_c", storage)] if lstm else []
-    functions = activate(block) + "T apply(int kind, float a, float b, T v, float clip) {\n"
+    functions = activate(block, ACTIVATIONS) + "T apply(int kind, float a, float b, T v, float clip) {\n"
     functions += "    return activate(kind, a, b, keep_nan(clamp(v, -clip, clip), v));\n}\n"
     texts = (
         text.replace("T ", f"float{block} ").replace("@0", f"splat{block}(0.0f)").replace("@(", f"splat{block}(")
