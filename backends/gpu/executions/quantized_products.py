@@ -1,4 +1,4 @@
-"""Products and convolutions of bytes on GPUs: one work item per element of the result."""
+"""Products and convolutions of bytes on GPUs."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import numpy as np
 
 from mnnx.backends.backend import Specs, Tensors
 from mnnx.backends.gpu.device import Memory
+from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, sums_kernel
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
 from mnnx.schema.ops.quantization import BYTES, QLinearConv, QLinearMatMul, as_conv
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
@@ -39,6 +41,18 @@ def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (a_zero, b_zero, *rest)):
         return "no kernels for scales and zero points per matrix"
     return _reason_against(rest[:3])
+
+
+def has_constants(inputs: Specs) -> bool:
+    """Whether all but the matrices and a's zero point is known, and a has one scale."""
+    known = all(spec is None or spec.value is not None for spec in (inputs[1], *inputs[4:]))
+    return known and inputs[1].size == 1
+
+
+def supports_fused_product(op: FusedQLinearMatMul, inputs: Specs, outputs: Specs) -> str | None:
+    if not has_constants(inputs):
+        return "its scales, zero points, bias and addend must be constant, a's scale a single one"
+    return supports_product(op, inputs[:8], [inputs[7]])  # y has its zero point's dtype
 
 
 def _reason_against(scales: Specs) -> str | None:
@@ -75,8 +89,46 @@ class SumsExecution(GpuExecution):
             record_sums(self.backend, a, a_zero, b, b_zero, y, y.shape)
 
 
+class FinishedProductExecution(GpuExecution):
+    """FusedQLinearMatMul, and QLinearMatMul where it `has_constants`: sums in int32, in working memory, then what follows."""
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        a, _, _, b, _, b_zero = inputs[:6]
+        return [sums_kernel(self.backend, a, b, b_zero), self._finish(outputs[0].dtype)]
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return max(packed_bytes(self.backend, inputs[3]), self.scratch_bytes(inputs, outputs))
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return 4 * outputs[0].size
+
+    def _finish(self, dtype: np.dtype) -> Kernel:
+        return kernel("quantization.finish", result=self.backend.storage(dtype))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, bias, addend, scale, zero = (*inputs, *[None] * 4)[:12]
+        backend, (y,) = self.backend, outputs
+        if not y.spec.size:
+            return
+        record_sums(backend, a, a_zero, b, b_zero, scratch, y.shape)
+        of_a, of_b, of_y = (tensor.constant.reshape(-1).astype(_FLOAT32) for tensor in (a_scale, b_scale, y_scale))
+        factors = of_a * of_b / of_y
+        buffers = [scratch, bias or scratch, backend.table(factors), scratch if addend is None else backend.table(addend.constant), y]
+        params = [y.spec.size, y.shape[-1], int(bias is not None), int(addend is not None), int(factors.size > 1), int(scale is not None)]
+        params += [*_range(y_scale, y_zero), *((1.0, 0.0, 0.0, 0.0) if scale is None else _range(scale, zero))]
+        fused = isinstance(self.op, FusedQLinearMatMul)
+        params += activation_params(self.op.activation, self.op.activation_parameters) if fused else activation_params("", ())
+        backend.commands.record(self._finish(y.dtype), buffers, params, params[:1])
+
+
+def _range(scale: DeviceTensor, zero: DeviceTensor) -> tuple[float, float, float, float]:
+    """Scale and zero point, and the lowest and highest value of the zero point's dtype."""
+    info = np.iinfo(zero.dtype)
+    return float(scale.constant.item()), float(zero.constant.item()), float(info.min), float(info.max)
+
+
 class ProductExecution(QuantizedExecution):
-    """QLinearMatMul."""
+    """QLinearMatMul, an element at a time."""
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
