@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
+
 from mnnx.backends.gpu.logistic import logistic
 from mnnx.schema.ops.fused import ACTIVATIONS
 
@@ -9,6 +12,8 @@ from mnnx.schema.ops.fused import ACTIVATIONS
 PARAMS = "int activation, float activation_a, float activation_b"
 
 _NUMBERS = {name: number for number, name in enumerate(ACTIVATIONS)}
+_CASE = re.compile(r"(?m)^(?=    if \(kind == @)")
+_NAME = re.compile(r"@(\w+)")
 
 # erf: Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.26: within 1.5e-7.
 # tanh for |x| up to 0.625: a relative minimax polynomial, within 5e-9 of the result. e^x - 1 near 0: the first terms of its series, within
@@ -23,7 +28,6 @@ T near_expm1(T x) {
     return x * (1.0f + x * (0.5f + x * (0.16666667f + x * (0.041666667f + x * s))));
 }
 T plain_activate(int kind, float a, float b, T v) {
-    if (kind == @) return v;
     if (kind == @Relu) return max(v, 0.0f);
     if (kind == @Clip) return min(max(v, a), b);
     if (kind == @LeakyRelu) return max(v, 0.0f) + a * min(v, 0.0f);
@@ -50,19 +54,24 @@ T plain_activate(int kind, float a, float b, T v) {
         T u = 0.79788456f * (v + 0.044715f * v * v * v);
         return v / (1.0f + exp(-2.0f * u));
     }
-    T e = exp(min(v, 20.0f));
-    return v * (e * (e + 2.0f)) / (e * (e + 2.0f) + 2.0f);
+    if (kind == @Mish) {
+        T e = exp(min(v, 20.0f));
+        return v * (e * (e + 2.0f)) / (e * (e + 2.0f) + 2.0f);
+    }
+    return v;
 }
 T activate(int kind, float a, float b, T v) { return keep_nan(plain_activate(kind, a, b, v), v); }
 """
 
 
-def activate(width: int) -> str:
-    """The function `activate(activation, activation_a, activation_b, v)` for vectors of that width."""
-    text = _TEXT.replace("T ", "float " if width == 1 else f"float{width} ")
-    for name, number in sorted(_NUMBERS.items(), key=lambda item: -len(item[0])):
-        text = text.replace(f"@{name})", f"{number})")
-    return logistic("near_sigmoid", "madd", width) + text
+def activate(width: int, names: Collection[str] = tuple(ACTIVATIONS)) -> str:
+    """The function `activate(activation, activation_a, activation_b, v)` for vectors of that width, which knows the activations `names`."""
+    head, *cases = _CASE.split(_TEXT)
+    last, end = cases.pop().split("    return v;")
+    cases = [case for case in (*cases, last) if _NAME.search(case)[1] in names]
+    text = "".join((head, *cases, "    return v;", end)).replace("T ", "float " if width == 1 else f"float{width} ")
+    text = logistic("near_sigmoid", "madd", width) + text
+    return _NAME.sub(lambda found: str(_NUMBERS[found[1]]), text)
 
 
 def activation_params(activation: str, parameters: tuple[float, ...]) -> list[int | float]:

@@ -50,7 +50,17 @@ def rounded(x):
 
 
 def lstm(x, w, r, b, lengths, h, c, p, w_scale, w_zero, r_scale, r_zero):
-    """Forward, with the default activations; gates in the order i, o, f, c."""
+    """With the default activations; the second direction, if any, is the reverse one."""
+    results = []
+    for d in range(len(w)):
+        own = (None if a is None else a[d : d + 1] for a in (w, r, b, h, c, w_scale, w_zero, r_scale, r_zero))
+        y, *last = forward(x[:: 1 - 2 * d], *own)
+        results.append((y[:: 1 - 2 * d], *last))
+    return tuple(np.concatenate(parts, axis) for parts, axis in zip(zip(*results, strict=True), (1, 0, 0), strict=True))
+
+
+def forward(x, w, r, b, h, c, w_scale, w_zero, r_scale, r_zero):
+    """Gates in the order i, o, f, c."""
     sigmoid = lambda v: 1 / (1 + np.exp(-v))  # noqa: E731
     w, r = ((m[0].astype(float) - z.reshape(-1)) * s.reshape(-1) for m, z, s in ((w, w_zero, w_scale), (r, r_zero, r_scale)))
     hidden, inputs = r.shape[0], rounded(x.astype(float))
@@ -81,6 +91,16 @@ case(
     DynamicQuantizeLSTM(),
     *(f32(3, 1, 5), *(m.astype(np.int8) for m in weights), None, None, f32(1, 1, 4), f32(1, 1, 4), None),
     *(scale(1, 16), np.zeros((1, 16), np.int8), scale(1, 16), np.zeros((1, 16), np.int8)),
+    reference=lstm,
+    outputs=3,
+    atol=1e-2,
+)
+weights = integers("int8", 2, 7, 80, low=-128, high=128), integers("int8", 2, 20, 80, low=-128, high=128)
+zero = np.zeros(2, np.int8)
+case(
+    DynamicQuantizeLSTM(direction="bidirectional"),
+    *(f32(5, 6, 7), *weights, f32(2, 160), None, f32(2, 6, 20), f32(2, 6, 20), None),
+    *(scale(2), zero, scale(2), zero),
     reference=lstm,
     outputs=3,
     atol=1e-2,

@@ -116,3 +116,24 @@ row(
     beta=0.7,
 )
 row(RNN(activations=("Relu",)), *inputs(RNN))
+row(RNN(activations=("LeakyRelu", "Relu"), activation_alpha=(0.2,), direction="bidirectional"), *inputs(RNN, 2), LENGTHS, alpha=0.2)
+for op_class in (RNN, GRU, LSTM):
+    row(op_class(), *inputs(op_class, length=0))
+    row(op_class(layout=True), *inputs(op_class, length=3, batch=4, hidden=17), LENGTHS, f32(3, 1, 17))
+    row(op_class(layout=True, direction="bidirectional"), *inputs(op_class, 2, length=3, batch=4), LENGTHS, f32(3, 2, 6))
+    row(op_class(direction="reverse", clip=0.5), *inputs(op_class, batch=9, hidden=70), np.array([0, 1, 2, 3, 4, 4, 3, 2, 1], np.int32))
+    row(op_class(), *inputs(op_class, batch=4, width=1, hidden=1))
+row(GRU(linear_before_reset=True), *inputs(GRU)[:3], None, None, f32(1, 3, 6))
+row(GRU(linear_before_reset=True, clip=0.3, layout=True), *inputs(GRU, length=3, batch=6, hidden=20), None, f32(3, 1, 20))
+row(
+    LSTM(layout=True, clip=0.7, input_forget=True, direction="bidirectional"),
+    *inputs(LSTM, 2, length=3, batch=6, hidden=20),
+    *(None, f32(3, 2, 20), f32(3, 2, 20), f32(2, 60)),
+)
+row(
+    LSTM(activations=("HardSigmoid", "Relu", "LeakyRelu"), activation_alpha=(0.3, 0.3), activation_beta=(0.4,)),
+    *inputs(LSTM, hidden=33),
+    *(None, None, f32(1, 3, 33)),
+    alpha=0.3,
+    beta=0.4,
+)

@@ -1,4 +1,4 @@
-"""ByteTable on GPUs."""
+"""Quantized products with what follows them, and ByteTable, on GPUs."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import unmovable
+from mnnx.backends.gpu.executions.quantized_products import FinishedProductExecution, supports_fused_product
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.fused_quantization import ByteTable
+from mnnx.schema.ops.fused_quantization import ByteTable, FusedQLinearMatMul
+
+
+@creator(FusedQLinearMatMul, supports=supports_fused_product)
+def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return FinishedProductExecution(op, backend)
 
 
 @creator(ByteTable, supports=lambda op, inputs, outputs: unmovable(outputs[0]))
-def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+def create_table(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ByteTableExecution(op, backend)
 
 

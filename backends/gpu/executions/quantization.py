@@ -14,7 +14,10 @@ from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.quantized_products import (
     ConvolutionExecution,
+    FinishedProductExecution,
     ProductExecution,
+    SumsExecution,
+    has_constants,
     supports_convolution,
     supports_product,
 )
@@ -171,17 +174,27 @@ class DynamicExecution(GpuExecution):
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x,), (y, scale, zero), commands = inputs, outputs, self.backend.commands
-        found, total = kernel("quantization.range", storage=self.backend.storage(x.dtype)), x.spec.size
-        commands.record(found, [x, scratch], [total], (GROUPS * ITEMS,), (ITEMS, 1, 1))
-        found = kernel("quantization.parameters", storage=self.backend.storage(scale.dtype))
-        commands.record(found, [scratch, scale, zero], [255.0], (1,))
+        total = x.spec.size
+        record_range(self.backend, x, scratch, scale, zero, self.backend.storage(scale.dtype))
         if total:
             commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
 
 
-@creator(MatMulInteger, QLinearMatMul, supports=supports_product)
+def record_range(backend, x: DeviceTensor, ends: DeviceTensor, scale: DeviceTensor, zero: DeviceTensor, storage: str) -> None:
+    """The scale, of that storage, and zero point (uint8) that spread x's values over 0 … 255. ends: 8 * GROUPS bytes of working memory."""
+    found = kernel("quantization.range", storage=backend.storage(x.dtype))
+    backend.commands.record(found, [x, ends], [x.spec.size], (GROUPS * ITEMS,), (ITEMS, 1, 1))
+    backend.commands.record(kernel("quantization.parameters", storage=storage), [ends, scale, zero], [255.0], (1,))
+
+
+@creator(MatMulInteger, supports=supports_product)
+def create_sums(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return SumsExecution(op, backend)
+
+
+@creator(QLinearMatMul, supports=supports_product)
 def create_product(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return ProductExecution(op, backend)
+    return FinishedProductExecution(op, backend) if has_constants(inputs) else ProductExecution(op, backend)
 
 
 @creator(ConvInteger, QLinearConv, supports=supports_convolution)

@@ -1,19 +1,20 @@
-"""Products and convolutions of bytes on GPUs: one work item per element of the result."""
+"""Products and convolutions of bytes on GPUs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from mnnx.backends.backend import Specs, Tensors
 from mnnx.backends.gpu.device import Memory
+from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.indexing import strides_of
+from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, sums_kernel
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
 from mnnx.schema.ops.quantization import BYTES, QLinearConv, QLinearMatMul, as_conv
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
@@ -42,6 +43,18 @@ def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     return _reason_against(rest[:3])
 
 
+def has_constants(inputs: Specs) -> bool:
+    """Whether all but the matrices and a's zero point is known, and a has one scale."""
+    known = all(spec is None or spec.value is not None for spec in (inputs[1], *inputs[4:]))
+    return known and inputs[1].size == 1
+
+
+def supports_fused_product(op: FusedQLinearMatMul, inputs: Specs, outputs: Specs) -> str | None:
+    if not has_constants(inputs):
+        return "its scales, zero points, bias and addend must be constant, a's scale a single one"
+    return supports_product(op, inputs[:8], [inputs[7]])  # y has its zero point's dtype
+
+
 def _reason_against(scales: Specs) -> str | None:
     dtypes = {spec.dtype for spec in scales}
     return None if dtypes <= _FLOATS and len(dtypes) < 2 else "no kernels for such scales"
@@ -60,7 +73,63 @@ class QuantizedExecution(GpuExecution):
         return [self.backend.table(scale.constant.astype(_FLOAT32)) for scale in scales]
 
 
+class SumsExecution(GpuExecution):
+    """MatMulInteger."""
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        a, b, _, b_zero = (*inputs, None, None)[:4]
+        return [sums_kernel(self.backend, a, b, b_zero)]
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return packed_bytes(self.backend, inputs[1])
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (a, b, a_zero, b_zero), y = (*inputs, None, None)[:4], outputs[0]
+        if y.spec.size:
+            record_sums(self.backend, a, a_zero, b, b_zero, y, y.shape)
+
+
+class FinishedProductExecution(GpuExecution):
+    """FusedQLinearMatMul, and QLinearMatMul where it `has_constants`: sums in int32, in working memory, then what follows."""
+
+    def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
+        a, _, _, b, _, b_zero = inputs[:6]
+        return [sums_kernel(self.backend, a, b, b_zero), self._finish(outputs[0].dtype)]
+
+    def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
+        return max(packed_bytes(self.backend, inputs[3]), self.scratch_bytes(inputs, outputs))
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return 4 * outputs[0].size
+
+    def _finish(self, dtype: np.dtype) -> Kernel:
+        return kernel("quantization.finish", result=self.backend.storage(dtype))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, bias, addend, scale, zero = (*inputs, *[None] * 4)[:12]
+        backend, (y,) = self.backend, outputs
+        if not y.spec.size:
+            return
+        record_sums(backend, a, a_zero, b, b_zero, scratch, y.shape)
+        of_a, of_b, of_y = (tensor.constant.reshape(-1).astype(_FLOAT32) for tensor in (a_scale, b_scale, y_scale))
+        factors = of_a * of_b / of_y
+        buffers = [scratch, bias or scratch, backend.table(factors), scratch if addend is None else backend.table(addend.constant), y]
+        params = [y.spec.size, y.shape[-1], int(bias is not None), int(addend is not None), int(factors.size > 1), int(scale is not None)]
+        params += [*_range(y_scale, y_zero), *((1.0, 0.0, 0.0, 0.0) if scale is None else _range(scale, zero))]
+        fused = isinstance(self.op, FusedQLinearMatMul)
+        params += activation_params(self.op.activation, self.op.activation_parameters) if fused else activation_params("", ())
+        backend.commands.record(self._finish(y.dtype), buffers, params, params[:1])
+
+
+def _range(scale: DeviceTensor, zero: DeviceTensor) -> tuple[float, float, float, float]:
+    """Scale and zero point, and the lowest and highest value of the zero point's dtype."""
+    info = np.iinfo(zero.dtype)
+    return float(scale.constant.item()), float(zero.constant.item()), float(info.min), float(info.max)
+
+
 class ProductExecution(QuantizedExecution):
+    """QLinearMatMul, an element at a time."""
+
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
 
@@ -75,24 +144,10 @@ class ProductExecution(QuantizedExecution):
         if not y.spec.size:
             return
         rows, columns, depth = *y.shape[-2:], a.shape[-1]
-        zeros = [self.backend.table(np.zeros(1, t.dtype)) if zero is None else zero for t, zero in ((a, a_zero), (b, b_zero))]
-        buffers = [a, zeros[0], b, zeros[1], self._batches(a.shape, b.shape, y.shape)]
-        params = [y.spec.size, rows, columns, depth, *(int(zero is not None and zero.spec.size > 1) for zero in (a_zero, b_zero))]
-        if rest:
-            buffers += [*self.scales(rest[:3]), rest[3]]
-            params += [int(scale.spec.size > 1) for scale in rest[:2]]
-        self.backend.commands.record(self.kernel_for(inputs, outputs), [*buffers, y], params, params[:1])
-
-    def _batches(self, a: tuple[int, ...], b: tuple[int, ...], y: tuple[int, ...]) -> Memory:
-        """The first elements of the matrices a and b of each batch."""
-        batches = y[:-2]
-        index = np.indices(batches).reshape(len(batches), math.prod(batches))
-        firsts = np.zeros((2, math.prod(batches)), np.int64)
-        for first, shape in zip(firsts, (a, b), strict=True):
-            padded = (1,) * (len(batches) - len(shape) + 2) + shape
-            for place, size, stride in zip(index, padded, strides_of(padded), strict=False):
-                first += (place if size > 1 else 0) * stride
-        return self.backend.table(np.ascontiguousarray(firsts.T).astype(np.int32))
+        items = self.backend.table(firsts(a.shape, b.shape, y.shape[:-2]).astype(np.int32))
+        buffers = [a, a_zero, b, b_zero, items, *self.scales(rest[:3]), rest[3], y]
+        params = [y.spec.size, rows, columns, depth, *(int(part.spec.size > 1) for part in (a_zero, b_zero, *rest[:2]))]
+        self.backend.commands.record(self.kernel_for(inputs, outputs), buffers, params, params[:1])
 
 
 def _image_operands(op: Op, inputs: Sequence) -> tuple:

@@ -7,24 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mnnx.backends.gpu.epilogue import PARAMS, activate
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.source import FLOATS, Source, reads, writes
+from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, writes
 
 _START = """\
     int i = gid(0);
     if (i >= total) return;
 """
-_FUNCTIONS = """
+_NARROWED = """
 int narrowed(int v, int bits, int is_signed) {
     int low = v & (bits == 32 ? -1 : (1 << bits) - 1);
     return is_signed != 0 && bits < 32 && ((low >> (bits - 1)) & 1) != 0 ? low - (1 << bits) : low;
 }
+"""
+#: Rounded, with the zero point added, and no further than the two ends.
+SATURATED = """
 float saturated(float real, float zero, float lowest, float highest) {
     float v = m_round(real);
     v = v >= lowest - zero ? v : lowest - zero;
     return (v <= highest - zero ? v : highest - zero) + zero;
 }
 """
+_FUNCTIONS = _NARROWED + SATURATED
 #: Which scale and zero point an element has: it is at `along` of `dim` positions of the axis.
 _PARAMETER = """\
     int inside = i % inner, along = i / inner % dim, outside = i / inner / dim;
@@ -32,6 +37,8 @@ _PARAMETER = """\
 """
 _PARAMS = "int total, int inner, int dim, int outer_step, int axis_step, int inner_step, int block, int bits, int is_signed"
 
+#: Rows of a work item's tile in quantization.tile.
+ROWS = 4
 #: Work groups and items of a group that find a range.
 GROUPS, ITEMS = 16, 64
 
@@ -101,7 +108,7 @@ def value_range(storage: str) -> Source:
 
 @kernel_factory("quantization.parameters", lambda: [{"storage": storage} for storage in FLOATS])
 def parameters(storage: str) -> Source:
-    """Scale and zero point (uint8) that spread the range over 0 … levels = 255, which is no constant: a driver would multiply by 1 / 255."""
+    """Scale and zero point (uint8) that spread the range over 0 … levels = 255, not a constant: a driver would multiply by 1 / 255."""
     body = f"""\
     if (gid(0) > 0) return;
     float low = 0.0f, high = 0.0f;
@@ -147,6 +154,67 @@ def product(a: str, b: str, result: str, scale: str) -> Source:
         buffers += [reads("a_scale", scale), reads("b_scale", scale), reads("y_scale", scale), reads("y_zero", result)]
         params += ", int a_scale_step, int b_scale_step"
     return Source((*buffers, writes("y", result)), params, body, _FUNCTIONS)
+
+
+def _tile_variants() -> Iterator[dict]:
+    return ({"a": a, "b": b, "block": AHEAD_BLOCK, "step": 4} for a in ("char", "uchar") for b in ("char", "uchar"))
+
+
+@kernel_factory("quantization.tile", _tile_variants)
+def tile(a: str, b: str, block: int, step: int) -> Source:
+    """The int32 sums of quantization.product where b lies in vectors of columns, as of products of floats (kernels/product.py). A work item
+    makes ROWS rows × one vector; a is read in vectors of `step` along the depth, of which that is a multiple. items: where each item's
+    matrices begin, in such vectors.
+
+    Work items: vectors, tiles of rows (the other way round where `turned`), items."""
+    rows = [f"min(first_row + {r}, rows - 1)" for r in range(ROWS)]
+    lines = [
+        "    int j = turned != 0 ? gid(1) : gid(0), first_row = (turned != 0 ? gid(0) : gid(1)) * @, item = gid(2);",
+        "    if (j >= blocks || first_row >= rows) return;",
+        "    int bt = load_items(2 * item + 1) + j * b_block;",
+        f"    int{block} offset = load_b_zero(j);",
+    ]
+    for r, row in enumerate(rows):
+        lines.append(f"    int a{r} = load_items(2 * item) + {row} * a_row, offset{r} = load_a_zero({row} * a_zero_step);")
+        lines.append(f"    int{block} s{r} = offset * 0;")
+    vector = "int" if step == 1 else f"int{step}"
+    lines.append(f"    for (int k = 0; k < depth; k += {step}) {{")
+    lines += [f"        {vector} x{r} = load_a(a{r} + k / {step}) - offset{r};" for r in range(ROWS)]
+    for i in range(step):
+        lines.append(f"        int{block} y{i} = load_b(bt + (k + {i}) * b_step) - offset;")
+        lines += [f"        s{r} += y{i} * x{r}{'' if step == 1 else lane(step, i)};" for r in range(ROWS)]
+    lines += ["    }", f"    int{block} results[@];", *(f"    results[{r}] = s{r};" for r in range(ROWS))]
+    lines += [
+        "    for (int r = 0; r < @ && first_row + r < rows; r++) {",
+        f"        int column = j * {block}, to = (item * rows + first_row + r) * columns + column;",
+        *(f"        if (column + {i} < columns) store_y(to + {i}, results[r]{lane(block, i)});" for i in range(block)),
+        "    }",
+    ]
+    buffers = (reads("a", a, step), reads("a_zero", a), reads("b", b, block), reads("b_zero", "int", block), reads("items", "int"))
+    params = "int turned, int rows, int columns, int depth, int blocks, int a_row, int a_zero_step, int b_block, int b_step"
+    return Source((*buffers, writes("y", "int")), params, "\n".join(lines).replace("@", str(ROWS)))
+
+
+@kernel_factory("quantization.finish", lambda: [{"result": result} for result in (*FLOATS, "char", "uchar")])
+def finished(result: str) -> Source:
+    """What follows the sums of a product, see FusedQLinearMatMul: y or, where `quantizes`, its activated real value in bytes; in floats the
+    latter as it is. factors: what a sum counts in units of y's scale, one for each column or one for all."""
+    if result in FLOATS:
+        store = "store_y(i, real);"
+    else:
+        store = "store_y(i, to_int(quantizes != 0 ? saturated(real / scale, offset, lowest, highest) : y));"
+    body = f"""{_START}    int column = i % columns;
+    int sum = load_sums(i);
+    if (has_bias != 0) sum += load_bias(column);
+    float y = saturated(to_float(sum) * load_factors(column * factor_step), y_offset, y_lowest, y_highest);
+    float real = (y - y_offset) * y_scale;
+    if (has_addend != 0) real += load_addend(column);
+    real = activate(activation, activation_a, activation_b, real);
+    {store}"""
+    buffers = (reads("sums", "int"), reads("bias", "int"), reads("factors", "float"), reads("addend", "float"), writes("y", result))
+    params = "int total, int columns, int has_bias, int has_addend, int factor_step, int quantizes, float y_scale, float y_offset, "
+    params += f"float y_lowest, float y_highest, float scale, float offset, float lowest, float highest, {PARAMS}"
+    return Source(buffers, params, body, SATURATED + activate(1))
 
 
 #: Of three spatial dims: as in kernels/pooling.py.
