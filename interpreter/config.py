@@ -89,6 +89,8 @@ class ScheduleConfig(_Config):
     support. num_threads: 0 takes the CPUs this process may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use
     (empty: any). save_tensors: names of tensors inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by
     measuring, where the interpreter's cache file doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
+    inter_op_threads: how many ops that don't need each other's results may run at once on the CPU, sharing the session's threads; 1: one
+    after the other.
     """
 
     def __init__(
@@ -102,6 +104,7 @@ class ScheduleConfig(_Config):
         save_tensors: Sequence[str] = (),
         tune: bool = False,
         tune_seconds: float = 10.0,
+        inter_op_threads: int = 1,
     ):
         super().__init__(
             backend=backend,
@@ -113,12 +116,15 @@ class ScheduleConfig(_Config):
             save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
             tune=tune,
             tune_seconds=tune_seconds,
+            inter_op_threads=inter_op_threads,
         )
         for name in ("backend", "backup"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")
         if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
             raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
+        if not isinstance(inter_op_threads, int) or isinstance(inter_op_threads, bool) or not 1 <= inter_op_threads <= 256:
+            raise InputError(f"ScheduleConfig.inter_op_threads must be 1 … 256; it is {inter_op_threads!r}")
         if not isinstance(tune, bool):
             raise InputError(f"ScheduleConfig.tune must be True or False; it is {tune!r}")
         if not isinstance(tune_seconds, int | float) or isinstance(tune_seconds, bool) or not 0 < tune_seconds <= _MOST_TUNE_SECONDS:

@@ -67,7 +67,8 @@ class Interpreter(PyMnnInterpreter):
             tuner = self._tuner(config, loaded)
             for backend in backends:
                 backend.tuner = tuner
-            session = Session(self, loaded, Runtime(backends, config.limits, loaded.constants, tuner), config)
+            runtime = Runtime(backends, config.limits, loaded.constants, tuner, config.inter_op_threads)
+            session = Session(self, loaded, runtime, config)
         except BaseException:
             for backend in backends:
                 backend.release()

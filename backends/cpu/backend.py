@@ -33,6 +33,7 @@ class CpuBackend(Backend):
     """`threads`: the calling one included. `target`: what plans of tiles and layouts may rely on. `commands`: the list being recorded."""
 
     name = "cpu"
+    runs_abreast = True
 
     def __init__(self, config: Any, shared: SharedWeights, target: Target | None = None):
         """`config`: a ScheduleConfig; its `num_threads` of 0 means all cores that the process may use. `target`: another machine than

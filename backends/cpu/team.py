@@ -18,6 +18,8 @@ from mnnx.errors import BackendError
 from mnnx.schema.log import log
 
 _BLOCK, _CLOCK, _TASK, _CPUS, _MASK_BYTES = 384, 80, 88, 128, 128  # a thread's block of the team's memory (see kernels/stalls.py)
+#: The most chunks of a unit (kernels/team.py's counters).
+MAX_CHUNKS = (1 << 20) - 1
 _RUNS = slice(8, 10)  # the int64 words that count runs
 _NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
 
