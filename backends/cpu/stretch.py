@@ -39,7 +39,7 @@ class Stretch:
         self._trials = _TRIALS if 0 < shared < _MANY_CHUNKS else 0
         self._least = math.inf
         helpers = 0 if self._trials else self._helpers
-        self._block = np.array([address_of(self._program), address_of(self._counters), len(units), helpers], np.int64)
+        self._block = np.array([address_of(self._program), address_of(self._counters), len(units), helpers, 0], np.int64)
         self.address = address_of(self._block)
 
     def run(self, team: Team) -> None:
