@@ -37,6 +37,7 @@ _HOME = {
     "SessionStateError": "mnnx.errors",
     "Spec": "mnnx.schema.ops.base",
     "Tensor": "mnnx.interpreter.tensor",
+    "ThreadTeam": "mnnx.interpreter.thread_team",
     "UnknownName": "mnnx.errors",
     "UnsupportedOperator": "mnnx.errors",
     "convert": "mnnx.converter.convert",

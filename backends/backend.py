@@ -169,6 +169,10 @@ class CommandList(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def set_abreast(self, lanes: Sequence[tuple[int, int]]) -> None:
+        """Says of ranges of commands (first, last + 1), recorded one after the other, that none needs another's results or touches its
+        memory. A list may run them at the same time."""
+
     @abstractmethod
     def submit(self, first: int, last: int) -> None:
         """Runs the commands first … last-1 in order and returns when their results can be read by later submissions."""
@@ -207,6 +211,8 @@ class Backend(ABC):
     block_width: int = 0
     #: What tensors' offsets in its memory are multiples of, in bytes.
     alignment: int = 64
+    #: Whether its command lists run at the same time what they are told is independent (`CommandList.set_abreast`).
+    runs_abreast: bool = False
     #: Whether one of several devices can be chosen; then its creator takes `device`, a number, a type or a part of a name as text.
     has_devices: bool = False
     #: Kernels that this process compiled for it, because no cache or bundle had them.

@@ -55,3 +55,19 @@ def names(values: Any, what: str) -> tuple[str, ...]:
     if found is None or not all(isinstance(name, str) for name in found):
         raise InputError(f"{what} must be a list of names; it is {values!r}")
     return found
+
+
+def thread_count(value: Any, what: str) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 256:
+        raise InputError(f"{what} must be 0 (all CPUs) … 256; it is {value!r}")
+    return value
+
+
+def cpu_ids(values: Any, what: str) -> tuple[int, ...]:
+    try:
+        ids = tuple(operator.index(value) for value in values)
+    except TypeError:
+        ids = (-1,)
+    if any(i < 0 for i in ids):
+        raise InputError(f"{what} must be a sequence of CPU numbers, 0 or more; it is {values!r}")
+    return ids

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import operator
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from mnnx.errors import InputError
-from mnnx.interpreter.checks import is_one_of, names
+from mnnx.interpreter.checks import cpu_ids as checked_cpu_ids
+from mnnx.interpreter.checks import is_one_of, names, thread_count
+from mnnx.interpreter.thread_team import ThreadTeam
 
 _LEVELS = ("low", "normal", "high")
 _MOST_TUNE_SECONDS = 86400
@@ -71,16 +72,6 @@ def _environment(name: str, default: int) -> int:
     return int(text)
 
 
-def _cpu_ids(values: Any) -> tuple[int, ...]:
-    try:
-        ids = tuple(operator.index(value) for value in values)
-    except TypeError:
-        ids = (-1,)
-    if any(i < 0 for i in ids):
-        raise InputError(f"ScheduleConfig.cpu_ids must be a sequence of CPU numbers, 0 or more; it is {values!r}")
-    return ids
-
-
 class ScheduleConfig(_Config):
     """What `Interpreter.create_session` wants to know.
 
@@ -89,6 +80,9 @@ class ScheduleConfig(_Config):
     support. num_threads: 0 takes the CPUs this process may use. cpu_ids: CPUs to pin worker threads to, of those that the process may use
     (empty: any). save_tensors: names of tensors inside the model to keep as outputs. tune: whether algorithms and tiles are chosen by
     measuring, where the interpreter's cache file doesn't know them, rather than by estimates; tune_seconds: what that may take in all.
+    inter_op_threads: how many ops that don't need each other's results may run at once on the CPU, sharing the session's threads; 1: one
+    after the other. team: threads to share with other sessions, in place of `num_threads` of its own; priority: among these, any int, the
+    highest first.
     """
 
     def __init__(
@@ -102,23 +96,37 @@ class ScheduleConfig(_Config):
         save_tensors: Sequence[str] = (),
         tune: bool = False,
         tune_seconds: float = 10.0,
+        inter_op_threads: int = 1,
+        team: ThreadTeam | None = None,
+        priority: int = 0,
     ):
         super().__init__(
             backend=backend,
-            num_threads=num_threads,
+            num_threads=thread_count(num_threads, "ScheduleConfig.num_threads"),
             backup=backup,
             backend_config=BackendConfig() if backend_config is None else backend_config,
-            cpu_ids=_cpu_ids(cpu_ids),
+            cpu_ids=checked_cpu_ids(cpu_ids, "ScheduleConfig.cpu_ids"),
             limits=Limits() if limits is None else limits,
             save_tensors=names(save_tensors, "ScheduleConfig.save_tensors"),
             tune=tune,
             tune_seconds=tune_seconds,
+            inter_op_threads=inter_op_threads,
+            team=team,
+            priority=priority,
         )
         for name in ("backend", "backup"):
             if not isinstance(value := getattr(self, name), str):
                 raise InputError(f"ScheduleConfig.{name} must be the name of a device; it is {value!r}")
-        if not isinstance(num_threads, int) or isinstance(num_threads, bool) or not 0 <= num_threads <= 256:
-            raise InputError(f"ScheduleConfig.num_threads must be 0 (all CPUs) … 256; it is {num_threads!r}")
+        if not isinstance(inter_op_threads, int) or isinstance(inter_op_threads, bool) or not 1 <= inter_op_threads <= 256:
+            raise InputError(f"ScheduleConfig.inter_op_threads must be 1 … 256; it is {inter_op_threads!r}")
+        if not isinstance(team, ThreadTeam | None):
+            raise InputError(f"ScheduleConfig.team must be a ThreadTeam; it is {team!r}")
+        if team is not None and (num_threads or self.cpu_ids):
+            raise InputError("ScheduleConfig.team has its own num_threads and cpu_ids: give them to the ThreadTeam")
+        if not isinstance(priority, int) or isinstance(priority, bool):
+            raise InputError(f"ScheduleConfig.priority must be an int; it is {priority!r}")
+        if priority and team is None:
+            raise InputError("ScheduleConfig.priority orders the sessions of a team: give it a ThreadTeam too")
         if not isinstance(tune, bool):
             raise InputError(f"ScheduleConfig.tune must be True or False; it is {tune!r}")
         if not isinstance(tune_seconds, int | float) or isinstance(tune_seconds, bool) or not 0 < tune_seconds <= _MOST_TUNE_SECONDS:

@@ -59,7 +59,7 @@ class Interpreter(PyMnnInterpreter):
         config = ScheduleConfig() if config is None else config
         if not isinstance(config, ScheduleConfig):
             raise InputError(f"create_session wants a ScheduleConfig, got {type(config).__name__}")
-        _check_cpus(config.cpu_ids)
+        _check_cpus(config.cpu_ids or (config.team.cpu_ids if config.team else ()))
         backends = []
         try:
             for name in dict.fromkeys([config.backend, config.backup]):
@@ -67,7 +67,8 @@ class Interpreter(PyMnnInterpreter):
             tuner = self._tuner(config, loaded)
             for backend in backends:
                 backend.tuner = tuner
-            session = Session(self, loaded, Runtime(backends, config.limits, loaded.constants, tuner), config)
+            runtime = Runtime(backends, config.limits, loaded.constants, tuner, config.inter_op_threads)
+            session = Session(self, loaded, runtime, config)
         except BaseException:
             for backend in backends:
                 backend.release()
@@ -133,7 +134,7 @@ def _check_cpus(cpu_ids: tuple[int, ...]) -> None:
     allowed = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set(cpu_ids)
     if missing := [cpu for cpu in cpu_ids if cpu not in allowed]:
         listed = ", ".join(map(str, sorted(allowed)))
-        raise InputError(f"ScheduleConfig.cpu_ids: this process may not run on CPU {missing[0]}; it may use {listed}")
+        raise InputError(f"cpu_ids: this process may not run on CPU {missing[0]}; it may use {listed}")
 
 
 def _open(path: str | os.PathLike | None) -> LoadedModel:

@@ -17,6 +17,7 @@ class LaterRuns:
         self._lock = threading.Lock()
         self._executor: ThreadPoolExecutor | None = None
         self._pid = os.getpid()
+        self._thread: int | None = None
 
     def submit(self, *arguments: Any) -> Future:
         if self._pid != os.getpid():
@@ -24,12 +25,16 @@ class LaterRuns:
         with self._lock:
             if self._executor is None:
                 self._executor = ThreadPoolExecutor(1, "mnnx-session")
-            return self._executor.submit(self._run, *arguments)
+            return self._executor.submit(self._run_here, *arguments)
+
+    def _run_here(self, *arguments: Any) -> Any:
+        self._thread = threading.get_ident()
+        return self._run(*arguments)
 
     def close(self) -> None:
-        """Waits for the run under way; those that have not begun are cancelled. Not for a run's own thread."""
+        """Waits for the run under way; those that have not begun are cancelled. What a Future calls when it is done may call it too."""
         if self._pid == os.getpid():
             with self._lock:
                 executor, self._executor = self._executor, None
             if executor is not None:
-                executor.shutdown(cancel_futures=True)
+                executor.shutdown(wait=self._thread != threading.get_ident(), cancel_futures=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Any
 
 from mnnx.backends.backend import Backend, Repetition
@@ -51,6 +52,10 @@ class Pipeline:
             with blaming(unit.node, [t and t.spec for t in unit.inputs], BackendError):
                 unit.execution.on_resize(unit.inputs, unit.outputs, unit.scratch)
             unit.last = len(self.commands)
+        for _, wave in groupby(units, lambda unit: unit.wave):
+            lanes = [list(lane) for _, lane in groupby(wave, lambda unit: unit.lane)]
+            if len(lanes) > 1:
+                self.commands.set_abreast([(lane[0].first, lane[-1].last) for lane in lanes])
 
     def execute(self, hooks: Hooks | None = None) -> None:
         """Runs all units; with hooks one at a time."""

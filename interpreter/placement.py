@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import numpy as np
@@ -22,9 +23,9 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
 
     `kept` outlive the steps; with `keep_inputs`, so does what comes from the host.
     """
-    for position, step in enumerate(steps):
+    for step in steps:
         nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
-        step.working_memory = Buffer(nbytes, position, position) if nbytes else None
+        step.working_memory = Buffer(nbytes, step.wave, step.wave) if nbytes else None
     buffers, owners = _lifetimes(values, steps, kept, keep_inputs)
     totals = MemoryPlan(0, 0)
     for backend in values.runtime.backends:
@@ -55,10 +56,10 @@ def _check_limit(values: Values, plan: MemoryPlan) -> None:
 def _lifetimes(
     values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool
 ) -> tuple[dict[int, Buffer], dict[int, Backend]]:
-    """The buffer of each value that needs memory, and the backend that it is on."""
+    """The buffer of each value that needs memory, and the backend that it is on. What is used in a wave lives through all of it."""
     used: dict[int, int] = {}
-    for position, step in enumerate(steps):
-        used.update({values.root(i): position for i in (*step.inputs, *step.outputs) if i >= 0})
+    for step in steps:
+        used.update(dict.fromkeys(values.roots((*step.inputs, *step.outputs)), step.wave))
     used.update({values.root(i): len(steps) for i in kept if i not in values.fed})
     if keep_inputs:
         used.update({i: len(steps) for i in values.fed if i in used})
@@ -70,26 +71,28 @@ def _lifetimes(
         if values.on_device(index) and index in used:
             owners[index] = values.runtime.main if index in on_main else readers.get(index, values.runtime.main)
             buffers[index] = Buffer(values.stored_bytes(index, owners[index]), 0, used[index])
-    for position, step in enumerate(steps):
+    last_readers = Counter(root for step in steps for root in values.roots(step.inputs) if used[root] == step.wave)
+    for step in steps:
         for slot, output in enumerate(step.outputs):
             index = values.root(output) if output >= 0 else -1  # a view of what is put together from it and others
             if index >= 0 and index not in buffers:
                 whole = slot == 0 and index == output
-                taken = _taken_over(values, step, position, used, buffers, owners) if whole else None
+                taken = _taken_over(values, step, last_readers, buffers, owners) if whole else None
                 nbytes = values.stored_bytes(index, step.backend)
-                buffers[index] = Buffer(nbytes, position, used[index]) if taken is None else buffers[taken]
+                buffers[index] = Buffer(nbytes, step.wave, used[index]) if taken is None else buffers[taken]
                 buffers[index].last = used[index]
                 owners[index] = step.backend
     return buffers, owners
 
 
-def _taken_over(values: Values, step: Step, position: int, used: dict, buffers: dict, owners: dict) -> int | None:
-    """The input whose memory output 0 of this step may take over, if its execution allows that and nobody needs it later."""
+def _taken_over(values: Values, step: Step, last_readers: Counter[int], buffers: dict, owners: dict) -> int | None:
+    """The input whose memory output 0 of this step may take over, if its execution allows that and nobody else needs it in this wave or
+    later. `last_readers`: how many steps read a value in the last wave that uses it."""
     output = step.outputs[0]
     for place in step.execution.in_place:
         index = step.inputs[place] if place < len(step.inputs) else -1
         root = values.root(index) if index >= 0 else -1
-        if root in buffers and owners[root] is step.backend and used[root] == position and buffers[root].last == position:
+        if root in buffers and owners[root] is step.backend and buffers[root].last == step.wave and last_readers[root] == 1:
             alone = sum(values.root(i) == root for i in step.inputs if i >= 0) == 1
             same = values.stored_bytes(root, step.backend) == values.stored_bytes(output, step.backend)
             if alone and same and values.layout(index) == values.layout(output):
@@ -123,7 +126,9 @@ def make_pipelines(values: Values, steps: Sequence[Step]) -> list[Pipeline]:
         while position < len(steps) and steps[position].backend is backend:
             step = steps[position]
             outputs = [None if i < 0 else values.tensor(i, backend) for i in step.outputs]
-            units.append(Unit(step.node, step.op, step.execution, [here(i) for i in step.inputs], outputs, step.scratch, step.reason))
+            inputs = [here(i) for i in step.inputs]
+            unit = Unit(step.node, step.op, step.execution, inputs, outputs, step.scratch, step.reason, step.wave, step.lane)
+            units.append(unit)
             position += 1
         pipelines.append(Pipeline(backend, units, transfers))
     return pipelines

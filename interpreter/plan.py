@@ -28,6 +28,7 @@ from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.step import Movement, Step
 from mnnx.interpreter.unit import Placement
 from mnnx.interpreter.values import Values
+from mnnx.interpreter.waves import arrange
 from mnnx.schema import dtypes
 from mnnx.schema.model import Node
 from mnnx.schema.ops.base import DataDependent, Op, Spec
@@ -101,6 +102,7 @@ class Planner:
         on_device = [i for i in kept if i in values.fed or values.on_device(i)]
         steps, plain = assign_layouts(values, self.steps, on_device)
         steps = merge_copies(values, steps)
+        steps = arrange(values, steps, self.runtime.inter_op_threads)
         memory = place(values, steps, plain.values(), self.keep_inputs)
         pipelines = make_pipelines(values, steps)
         uploads = [(i, values.tensors[i]) for i in values.fed if i in values.tensors]

@@ -83,13 +83,16 @@ ITERATIONS_PER_PLAN, LEAST_PLANS = 32, 1024
 class Runtime:
     """A session's backends in order of preference (the last one runs whatever the others don't), and what its graphs share.
 
-    `tuner`: what the backends' choices go by beside estimates. `iterations` counts those of all loops of a run, `plans` what was planned
-    in it, `collected_bytes` what was put into sequences.
+    `tuner`: what the backends' choices go by beside estimates. `inter_op_threads`: how many ops may run at once. `iterations` counts those
+    of all loops of a run, `plans` what was planned in it, `collected_bytes` what was put into sequences.
     """
 
-    def __init__(self, backends: list[Backend], limits: Limits, constants: SharedConstants, tuner: Tuner | None = None):
+    def __init__(
+        self, backends: list[Backend], limits: Limits, constants: SharedConstants, tuner: Tuner | None = None, inter_op_threads: int = 1
+    ):
         self.backends = backends
         self.tuner = tuner
+        self.inter_op_threads = inter_op_threads
         self.limits = limits
         self._constants = constants
         self.start_run()

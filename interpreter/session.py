@@ -50,6 +50,7 @@ class Session:
         self._busy = threading.Lock()
         self._user: int | None = None  # the thread that holds it
         self._pid = os.getpid()
+        self._asking = threading.Lock()
         self._later: LaterRuns | None = None
         values = self._graph.values
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
@@ -81,10 +82,11 @@ class Session:
         """
         self._notice_fork()
         self._check_alive()
-        if self._later is None:
-            from mnnx.interpreter.later import LaterRuns
+        with self._asking:
+            if self._later is None:
+                from mnnx.interpreter.later import LaterRuns
 
-            self._later = LaterRuns(self._run_later)
+                self._later = LaterRuns(self._run_later)
         return self._later.submit(feed, outputs)
 
     def _run_later(self, feed: Mapping[str, Any] | None, outputs: Sequence[str] | None) -> dict[str, Any]:
@@ -300,7 +302,7 @@ class Session:
     def _notice_fork(self) -> None:
         """In a forked child, whoever held the session in the parent isn't there to let go of it."""
         if self._pid != os.getpid():
-            self._pid, self._busy, self._user = os.getpid(), threading.Lock(), None
+            self._pid, self._busy, self._user, self._asking = os.getpid(), threading.Lock(), None, threading.Lock()
 
     def _enter(self, wait: bool = False) -> None:
         """Takes the session for a call of the present thread; `_leave` gives it back. `wait`: until nobody else has it."""

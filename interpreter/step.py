@@ -22,7 +22,10 @@ class Movement(Record):
 
 
 class Step(Record):
-    """`op` is the node's own, or what it was rewritten into; inputs and outputs are values, -1 for those left out."""
+    """`op` is the node's own, or what it was rewritten into; inputs and outputs are values, -1 for those left out.
+
+    Steps of one `wave` run at the same time but for those of one `lane` (`waves.py`).
+    """
 
     node: Node
     op: Op
@@ -34,3 +37,5 @@ class Step(Record):
     movement: Movement | None = None
     working_memory: Buffer | None = None
     scratch: DeviceTensor | None = None
+    wave: int = 0
+    lane: int = 0

@@ -60,7 +60,10 @@ class Placement(Row):
 
 
 class Unit(Record):
-    """`op` is the node's own, or what it was rewritten into (Raster). first … last-1 are its commands."""
+    """`op` is the node's own, or what it was rewritten into (Raster). first … last-1 are its commands.
+
+    Units of one `wave` but of different `lane`s may run at the same time.
+    """
 
     node: Node
     op: Op
@@ -69,6 +72,8 @@ class Unit(Record):
     outputs: list[DeviceTensor | None]
     scratch: DeviceTensor | None
     reason: str = ""
+    wave: int = 0
+    lane: int = 0
     first: int = 0
     last: int = 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -84,6 +85,10 @@ class Values:
         while index in self.views:
             index = self.views[index][0]
         return index
+
+    def roots(self, indices: Sequence[int]) -> set[int]:
+        """The roots of those that aren't left out."""
+        return {self.root(i) for i in indices if i >= 0}
 
     def is_static(self, index: int) -> bool:
         """Whether it is a constant, or known from planning."""

@@ -19,6 +19,7 @@ from mnnx.backends.cpu.host_execution import HostExecution
 from mnnx.backends.cpu.kernel import compiled_count
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.backends.cpu.program import CpuCommandList
+from mnnx.backends.cpu.shared_team import SharedTeam, TeamShare
 from mnnx.backends.cpu.target import Target
 from mnnx.backends.cpu.team import Team, chunks_of
 from mnnx.backends.tensor import DeviceTensor
@@ -33,12 +34,13 @@ class CpuBackend(Backend):
     """`threads`: the calling one included. `target`: what plans of tiles and layouts may rely on. `commands`: the list being recorded."""
 
     name = "cpu"
+    runs_abreast = True
 
     def __init__(self, config: Any, shared: SharedWeights, target: Target | None = None):
         """`config`: a ScheduleConfig; its `num_threads` of 0 means all cores that the process may use. `target`: another machine than
         this one, for a backend that doesn't run."""
         self.config = config.backend_config
-        self.threads = config.num_threads or available_cores()
+        self.threads = (config.team or config).num_threads or available_cores()
         self.target = target or Target.host()
         self.block_width = self.target.vector_bytes // 4
         self._shared = shared
@@ -48,8 +50,10 @@ class CpuBackend(Backend):
         self.team = self.new_team(config)
         self.commands = self.new_commands()
 
-    def new_team(self, config: Any) -> Team:
-        return Team(self.threads, config.cpu_ids)
+    def new_team(self, config: Any) -> Team | TeamShare:
+        if config.team is None:
+            return Team(self.threads, config.cpu_ids)
+        return TeamShare(config.team.opened(lambda: SharedTeam(self.threads, config.team.cpu_ids)), config.priority)
 
     @property
     def kernels_compiled(self) -> int:

@@ -66,12 +66,14 @@ class Elements(Row):
 
 
 class Unit(Row):
-    """A kernel with its argument block, in `chunks` parts. `elements`: where it may be part of a chain."""
+    """A kernel with its argument block, in `chunks` parts. `elements`: where it may be part of a chain. `made_of`: the units whose argument
+    blocks this one's refers to."""
 
     kernel: Kernel
     args: np.ndarray
     chunks: int
     elements: Elements | None = None
+    made_of: Sequence[Unit] = ()
 
 
 def chained(units: Iterable[Unit], threads: int) -> Iterator[Unit]:

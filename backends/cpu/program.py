@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from mnnx.backends.backend import CommandList, Repetition
+from mnnx.backends.cpu.abreast import abreast
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.chaining import Elements, Unit, chained
 from mnnx.backends.cpu.kernel import Kernel
 from mnnx.backends.cpu.stretch import Stretch
-from mnnx.backends.cpu.team import Team
+from mnnx.backends.cpu.team import MAX_CHUNKS, Team
 from mnnx.errors import InputError
-
-_MAX_CHUNKS = (1 << 20) - 1
 
 
 class CpuCommandList(CommandList):
@@ -28,6 +27,7 @@ class CpuCommandList(CommandList):
         self._kept: list[Any] = []
         self._faults: list[tuple[str, int]] = []  # the message, and the command that reports it
         self._status = aligned(16).view(np.int64)
+        self._abreast: dict[int, Sequence[tuple[int, int]]] = {}  # by the first command
         self._steps: dict[tuple[int, int], list[Stretch | Callable[[], None]]] = {}
 
     def __len__(self) -> int:
@@ -39,8 +39,8 @@ class CpuCommandList(CommandList):
         `keep` is whatever memory the block refers to and nobody else holds. The block may be changed between runs. With `elements` the
         unit may run in a chain with its neighbours, in other parts (`chaining.py`).
         """
-        if not 1 <= chunks <= _MAX_CHUNKS or args.dtype != np.int64 or not args.flags.c_contiguous:
-            raise ValueError(f"a unit has 1 … {_MAX_CHUNKS} chunks and a contiguous int64 block, not {chunks} and {args.dtype}")
+        if not 1 <= chunks <= MAX_CHUNKS or args.dtype != np.int64 or not args.flags.c_contiguous:
+            raise ValueError(f"a unit has 1 … {MAX_CHUNKS} chunks and a contiguous int64 block, not {chunks} and {args.dtype}")
         if not kernel.address:
             raise ValueError(f"{kernel} has no address")
         self._units.append(Unit(kernel, args, chunks, elements))
@@ -51,6 +51,11 @@ class CpuCommandList(CommandList):
         """Adds a Python function, called by the thread that submits."""
         self._units.append(function)
         self._forget_steps()
+
+    def set_abreast(self, lanes: Sequence[tuple[int, int]]) -> None:
+        if all(isinstance(unit, Unit) for unit in self._units[lanes[0][0] : lanes[-1][1]]):  # Python functions run one by one
+            self._abreast[lanes[0][0]] = lanes
+            self._forget_steps()
 
     def fault(self, message: str) -> tuple[int, int]:
         """Two numbers for an argument block: where a kernel reports that a value is illegal, and what it writes there.
@@ -94,6 +99,7 @@ class CpuCommandList(CommandList):
         """Forgets all units, when no thread looks at them any more."""
         self._forget_steps()
         self._units.clear()
+        self._abreast.clear()
         self._kept.clear()
 
     def __del__(self) -> None:
@@ -120,8 +126,25 @@ class CpuCommandList(CommandList):
         """Maximal native stretches and the host functions between them."""
         if not 0 <= first <= last <= len(self._units):
             raise ValueError(f"units {first} … {last} of {len(self._units)}")
+        for native, units in itertools.groupby(self._joined(first, last), lambda unit: isinstance(unit, Unit)):
+            if native:
+                yield Stretch(list(units), self.team.threads)
+            else:
+                yield from units
+
+    def _joined(self, first: int, last: int) -> Iterator[Unit | Callable[[], None]]:
+        """The commands, with chains and what runs abreast as one unit each."""
+        threads, begin = self.team.threads, first
+        for start, lanes in sorted(self._abreast.items()):
+            if begin <= start and lanes[-1][1] <= last:
+                yield from self._chained(begin, start)
+                yield from abreast([list(chained(self._units[i:j], threads)) for i, j in lanes])
+                begin = lanes[-1][1]
+        yield from self._chained(begin, last)
+
+    def _chained(self, first: int, last: int) -> Iterator[Unit | Callable[[], None]]:
         for native, units in itertools.groupby(self._units[first:last], lambda unit: isinstance(unit, Unit)):
             if native:
-                yield Stretch(list(chained(units, self.team.threads)), self.team.threads)
+                yield from chained(units, self.team.threads)
             else:
                 yield from units

@@ -22,7 +22,7 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.repack import Repack
 
 #: What every session needs, or may need.
-_TEAM = ("team.run", "team.repeat", "team.worker", "team.quiesce", "chain")
+_TEAM = ("team.run", "team.share", "team.repeat", "team.worker", "team.quiesce", "chain", "abreast")
 
 
 class RecordingBackend(CpuBackend):

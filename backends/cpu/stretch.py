@@ -33,13 +33,13 @@ class Stretch:
             row[:3] = unit.kernel.address, address_of(unit.args), unit.chunks
         self._counters = aligned(_LINE * (threads + 1) * len(units))
         self._kept = units
-        chunks = self._program[:, 2]
-        self._helpers = min(threads, int(chunks.max())) - 1
-        shared = int((chunks - -(-chunks // (self._helpers + 1))).sum())
-        self._trials = _TRIALS if 0 < shared < _MANY_CHUNKS else 0
+        self._helpers = min(threads, max(unit.chunks for unit in units)) - 1
+        # What runs abreast is as many chunks as before, and may be as little work.
+        cut = sum(part.chunks - -(-part.chunks // (self._helpers + 1)) for unit in units for part in unit.made_of or (unit,))
+        self._trials = _TRIALS if self._helpers and cut < _MANY_CHUNKS else 0
         self._least = math.inf
         helpers = 0 if self._trials else self._helpers
-        self._block = np.array([address_of(self._program), address_of(self._counters), len(units), helpers], np.int64)
+        self._block = np.array([address_of(self._program), address_of(self._counters), len(units), helpers, 0], np.int64)
         self.address = address_of(self._block)
 
     def run(self, team: Team) -> None:

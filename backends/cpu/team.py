@@ -18,6 +18,8 @@ from mnnx.errors import BackendError
 from mnnx.schema.log import log
 
 _BLOCK, _CLOCK, _TASK, _CPUS, _MASK_BYTES = 384, 80, 88, 128, 128  # a thread's block of the team's memory (see kernels/stalls.py)
+#: The most chunks of a unit (kernels/team.py's counters).
+MAX_CHUNKS = (1 << 20) - 1
 _RUNS = slice(8, 10)  # the int64 words that count runs
 _NATIVE = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
 
@@ -40,8 +42,8 @@ class Team:
         if self.threads != threads:
             log().warning("this platform has no process-private semaphores: sessions run on one thread")
         self._cpu_ids = tuple(cpu_ids)
-        self._run = _native("team.run")
-        self._quiesce = _native("team.quiesce") if self.threads > 1 else None
+        self._run = native("team.run")
+        self._quiesce = native("team.quiesce") if self.threads > 1 else None
         self._memory = aligned(_BLOCK * self.threads)
         self._address = address_of(self._memory)
         self._pid = 0
@@ -71,7 +73,7 @@ class Team:
 
     @functools.cached_property
     def _repeat(self):
-        return _native("team.repeat")
+        return native("team.repeat")
 
     def _start(self) -> None:
         if self.threads > 1:
@@ -85,7 +87,7 @@ class Team:
         libc = ctypes.CDLL(None)
         for thread in range(1, self.threads):
             libc.sem_init(ctypes.c_void_p(self._address + _BLOCK * thread), 0, 0)
-        worker = _native("team.worker")
+        worker = native("team.worker")
         workers = [
             threading.Thread(target=_work, args=(worker, self._memory, i, self.threads, self._cpu_ids), name=f"mnnx-{i}", daemon=True)
             for i in range(1, self.threads)
@@ -113,7 +115,8 @@ class Team:
         self._address = address_of(self._memory)
 
 
-def _native(name: str):
+def native(name: str):
+    """A kernel of kernels/team.py as a Python function."""
     return _NATIVE(kernel(name).address)
 
 

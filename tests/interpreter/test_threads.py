@@ -141,3 +141,31 @@ def test_a_later_run_waits_for_a_caller(session_of):
     feed = {"x": np.ones((1, 4), np.float32)}
     session.run_with_callbacks(lambda *_: pending.append(session.run_async(feed)), lambda *_: pending[0].running() or True, feed)
     assert pending[0].result()["y"].tolist() == [[2.0] * 4]
+
+
+def test_a_session_can_be_released_when_its_later_run_is_done(session_of):
+    session, errors = session_of(MODEL_OF_RUNS), []
+    released = threading.Event()
+
+    def release(_future):
+        try:
+            session.release()
+        except RuntimeError as error:
+            errors.append(error)
+        released.set()
+
+    future = session.run_async({"x": np.ones((1, 4), np.float32)})
+    future.add_done_callback(release)
+    assert future.result()["y"].tolist() == [[2.0] * 4]
+    assert released.wait(20)
+    assert not errors
+    with pytest.raises(SessionStateError, match="released"):
+        session.run({"x": np.ones((1, 4), np.float32)})
+
+
+def test_later_runs_may_be_asked_for_in_any_thread(session_of):
+    with session_of(MODEL_OF_RUNS) as session, ThreadPoolExecutor(8) as pool:
+        feeds = [{"x": np.full((1, 4), float(value), np.float32)} for value in range(80)]
+        futures = list(pool.map(session.run_async, feeds))
+        assert [future.result()["y"][0, 0] for future in futures] == [2.0 * value for value in range(80)]
+        assert sum(thread.name.startswith("mnnx-session") for thread in threading.enumerate()) == 1

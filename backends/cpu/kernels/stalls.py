@@ -31,8 +31,15 @@ BLOCK = 384
 _CLOCK, _TASK, _IN_HAND, _MOVED = 80, 88, 96, 104
 _CPUS, _WORK = 128, 256
 MASK_BYTES = 128
+_MONOTONIC = 1  # the id of that clock
 _STILL_SPINS = 40  # between two looks at a clock: a few microseconds
 _NAP = 20  # microseconds
+
+
+@inlined
+def now(block):
+    """Nanoseconds of a clock that never goes back."""
+    return _time(_MONOTONIC, block)
 
 
 @inlined
@@ -92,7 +99,12 @@ def help_along(block, other):
 
 @inlined
 def _processor_time(block, other):
-    clock_gettime(load_i64(other + _CLOCK), block + _WORK)
+    return _time(load_i64(other + _CLOCK), block)
+
+
+@inlined
+def _time(clock, block):
+    clock_gettime(clock, block + _WORK)
     return load_i64(block + _WORK) * 1_000_000_000 + load_i64(block + _WORK + 8)
 
 

@@ -9,14 +9,14 @@ Layouts (int64 words; `backends/cpu/team.py`, `stretch.py` and `program.py` writ
 
     program   per unit: kernel address, args address, chunks, unused
     counters  per unit one cache line per thread, run << 20 | chunks claimed of those dealt to it, and one for run << 20 | chunks done
-    stretch   program, counters, units, helpers worth waking
+    stretch   program, counters, units, helpers worth waking, and for a shared team the unit with which to go on
     loop      stretch, address of the status in which faults are reported, the next iteration, the last iteration + 1 (afterwards: whether
               the loop goes on), addresses (0: none) of the iteration's number and of the condition, a byte, how many rows of the table
               that follows are for before a pass, how many for after it.
               A row: target, bytes from one iteration's target to the next one's, source, the same, bytes to copy
     team      one block of kernels/stalls.py's size per thread.
-              The caller's: the job, which is its sequence number (odd while it is written), program, counters, units, run, stop;
-              64 bytes further the last completed run, the last started run.
+              The caller's: the job, which is its sequence number (odd while it is written), program, counters, units, run, stop; whether
+              the caller is to make room for another one; 64 bytes further the last completed run, the last started run.
               A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy, and what kernels/stalls.py says
 """
 
@@ -37,7 +37,7 @@ from mnnx.backends.cpu.kernels.intrinsics import (
     store_out,
 )
 from mnnx.backends.cpu.kernels.registry import kernel_factory
-from mnnx.backends.cpu.kernels.stalls import BLOCK, help_along, introduce, lay_down, moved, settle, take
+from mnnx.backends.cpu.kernels.stalls import BLOCK, help_along, introduce, lay_down, moved, now, settle, take
 
 sem_wait = types.ExternalFunction("sem_wait", types.int32(types.intp))
 sem_post = types.ExternalFunction("sem_post", types.int32(types.intp))
@@ -48,6 +48,7 @@ _UNIT_SPINS = 1000  # before a thread that waits for a unit gives its core away
 _FIRST_GO_SPINS = 200  # how long workers leave a unit of one chunk to the calling thread, whose cache holds its input
 _IDLE_SPINS = 1500  # how long a worker looks for the next job before it sleeps
 _AWAKE, _SLEEPING = 0, 1
+_FIRST_SLICE, _SLICE_TIME = 8, 1_000_000  # units; nanoseconds after which a shared team looks who else wants it
 
 
 @inlined
@@ -149,8 +150,11 @@ def await_job(team, block, seen):
 @inlined
 def run_stretch(stretch, team, threads):
     """Runs a stretch of a program on the calling thread and its helpers."""
-    program, counters = load_i64(stretch), load_i64(stretch + 8)
-    units, helpers = load_i64(stretch + 16), load_i64(stretch + 24)
+    run_units(load_i64(stretch), load_i64(stretch + 8), load_i64(stretch + 16), load_i64(stretch + 24), team, threads)
+
+
+@inlined
+def run_units(program, counters, units, helpers, team, threads):
     if threads == 1 or helpers == 0:
         for index in range(units):
             unit = program + 32 * index
@@ -175,6 +179,30 @@ def make_run():
     return run
 
 
+@kernel_factory("team.share")
+def make_share():
+    def share(stretch, team, threads):
+        """Runs a stretch from the unit on with which to go on, up to its end, or to where the caller is to make room for another one."""
+        program, counters = load_i64(stretch), load_i64(stretch + 8)
+        units, helpers, first = load_i64(stretch + 16), load_i64(stretch + 24), load_i64(stretch + 32)
+        size = _FIRST_SLICE
+        while True:
+            count = min(size, units - first)
+            begin = now(team)
+            run_units(program + 32 * first, counters + 64 * (threads + 1) * first, count, helpers, team, threads)
+            first += count
+            if first == units or atomic_load(team + 48) != 0:
+                break
+            took = now(team) - begin
+            if took < _SLICE_TIME // 2:
+                size *= 2
+            elif took > _SLICE_TIME:
+                size = max(1, size // 2)
+        store_i64(stretch + 32, first if first < units else 0)
+
+    return share
+
+
 _bytes_at = pointer_to("uint8")
 
 
@@ -192,7 +220,7 @@ def copy_rows(rows, count, iteration):
 @kernel_factory("team.repeat")
 def make_repeat():
     def repeat(loop, team, threads):
-        """Runs a stretch once per iteration of a loop, until its condition fails or a kernel reports a fault."""
+        """Runs a stretch once per iteration of a loop, until it ends, a kernel reports a fault, or the caller is to make room."""
         stretch, status = load_i64(loop), load_i64(loop + 8)
         iteration, last = load_i64(loop + 16), load_i64(loop + 24)
         index, condition = load_i64(loop + 32), load_i64(loop + 40)
@@ -208,6 +236,8 @@ def make_repeat():
             going = condition == 0 or _bytes_at(condition)[0] != 0
             copy_rows(loop + 64 + 40 * before, after, iteration)
             iteration += 1
+            if atomic_load(team + 48) != 0:
+                break
         store_i64(loop + 16, iteration)
         store_i64(loop + 24, going)
 
@@ -242,11 +272,10 @@ def make_worker():
 @kernel_factory("team.quiesce")
 def make_quiesce():
     def quiesce(team, stop, threads):
-        """Takes the job away and returns when no worker looks at any program; with `stop`, workers return as well."""
+        """Returns when each worker has been seen to look at no program: at none that was complete before. With `stop`, workers return."""
         if stop != 0:
             atomic_store(team + 40, 1)
-        publish(team, 0, 0, 0, 0)
-        if stop != 0:
+            publish(team, 0, 0, 0, 0)
             wake(team, threads)
         for thread in range(1, threads):
             spins = 0

@@ -12,7 +12,7 @@ from mnnx.schema.ops.base import Op, Spec
 
 def cpu(threads: int = 1) -> CpuBackend:
     hints = SimpleNamespace(precision="high", memory="normal", power="normal")
-    return create_backend("cpu", SimpleNamespace(num_threads=threads, cpu_ids=(), backend_config=hints), SharedWeights())
+    return create_backend("cpu", SimpleNamespace(num_threads=threads, cpu_ids=(), team=None, backend_config=hints), SharedWeights())
 
 
 def run(backend: CpuBackend, op: Op, *inputs: np.ndarray | None, unknown: tuple[int, ...] = ()) -> tuple[str, list[np.ndarray]]:
