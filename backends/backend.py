@@ -207,6 +207,8 @@ class Backend(ABC):
     block_width: int = 0
     #: What tensors' offsets in its memory are multiples of, in bytes.
     alignment: int = 64
+    #: Bytes of the largest piece of memory that `allocate` gives; None: whatever there is left.
+    largest_allocation: int | None = None
     #: Whether one of several devices can be chosen; then its creator takes `device`, a number, a type or a part of a name as text.
     has_devices: bool = False
     #: Kernels that this process compiled for it, because no cache or bundle had them.

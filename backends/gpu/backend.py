@@ -50,6 +50,10 @@ class GpuBackend(Backend):
         self.commands = self.new_commands()
 
     @property
+    def largest_allocation(self) -> int:
+        return self.device.largest_allocation
+
+    @property
     def kernels_compiled(self) -> int:
         return self.device.compiled - self._compiled_before
 
@@ -85,8 +89,11 @@ class GpuBackend(Backend):
         return self._needs_too_much(execution, inputs, outputs)
 
     def _needs_too_much(self, execution: GpuExecution, inputs: Specs, outputs: Specs) -> str | None:
-        nbytes = execution.largest_piece(inputs, outputs)
-        return None if self._can_bind(nbytes, 2) else f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
+        nbytes, working = execution.largest_piece(inputs, outputs), execution.scratch_bytes(inputs, outputs)
+        if not self._can_bind(nbytes, 2):
+            return f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
+        most = self.largest_allocation
+        return f"it needs {working >> 20} MiB to work in, more than the {most >> 20} MiB of one allocation" if working > most else None
 
     def _can_bind(self, nbytes: int, itemsize: int) -> bool:
         return nbytes <= self.device.largest and nbytes // min(itemsize, 4) <= _MOST_ELEMENTS
