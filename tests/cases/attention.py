@@ -20,6 +20,18 @@ case(Attention(), f32(1, 2, 3, 4), f32(1, 2, 5, 4), f32(1, 2, 5, 4), np.zeros((3
 for mode in range(4):
     op = Attention(qk_matmul_output_mode=mode, softcap=3.0 if mode else 0.0, is_causal=True)
     case(op, f32(1, 2, 3, 4), f32(1, 2, 2, 4), f32(1, 2, 2, 4), f32(3, 7), f32(1, 2, 5, 4), f32(1, 2, 5, 4), outputs=4)
+for count in (1, 3):  # results; the present keys and values are the second and third
+    cache, causal = (f32(2, 2, 5, 4), f32(2, 2, 5, 6)), Attention(is_causal=True)
+    case(causal, f32(2, 4, 3, 4), f32(2, 2, 3, 4), f32(2, 2, 3, 6), None, *cache, outputs=count)
+    case(causal, f32(2, 4, 1, 4), f32(2, 2, 1, 4), f32(2, 2, 1, 6), None, *cache, outputs=count)
+    case(Attention(), f32(2, 4, 3, 4), f32(2, 2, 2, 4), f32(2, 2, 2, 6), booleans(2, 1, 3, 7), *cache, outputs=count)
+    packed = Attention(q_num_heads=4, kv_num_heads=2, left_window_size=2, right_window_size=1, softcap=1.5)
+    case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), f32(4, 3, 9), *cache, outputs=count)
+    case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), None, f32(2, 2, 0, 4), f32(2, 2, 0, 6), outputs=count)
+    case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), outputs=count)
+    halves = [f16(2, 2, length, size) for length, size in ((3, 4), (3, 4), (3, 6), (9, 4), (9, 6))]
+    case(causal, *halves[:3], None, *halves[3:], outputs=count, rtol=1e-2, atol=1e-2)
+case(Attention(softcap=2.0, is_causal=True), f32(1, 6, 300, 8), f32(1, 2, 300, 8), f32(1, 2, 300, 8), f32(1, 6, 300, 300))
 case(Attention(left_window_size=1, right_window_size=1), f32(1, 2, 6, 4), f32(1, 2, 6, 4), f32(1, 2, 6, 4))
 case(Attention(), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), None, None, None, i64(3, 5))
 case(Attention(is_causal=True), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), f32(3, 4), None, None, i64(2, 4))
@@ -76,6 +88,8 @@ case(RotaryEmbedding(), f32(2, 4, 3, 8), f32(2, 3, 4), f32(2, 3, 4))
 case(RotaryEmbedding(num_heads=4), f32(2, 3, 32), f32(50, 4), f32(50, 4), POSITIONS)
 case(RotaryEmbedding(rotary_embedding_dim=4), f32(2, 4, 3, 8), f32(50, 2), f32(50, 2), POSITIONS)
 case(RotaryEmbedding(rotary_embedding_dim=4, interleaved=True, num_heads=2), f32(2, 3, 16), f32(2, 3, 2), f32(2, 3, 2))
+case(RotaryEmbedding(), f16(2, 4, 3, 8), f16(50, 4), f16(50, 4), POSITIONS)
+case(RotaryEmbedding(rotary_embedding_dim=6), f32(2, 4, 3, 9), f32(2, 3, 3), f32(2, 3, 3))
 
 INPUTS = (f32(2, 5, 24), f32(2, 5, 12), f32(2, 5, 9), f32(2, 3, 4, 3))
 DECAY, DECAY_PER_HEAD = f32(2, 5, 12, low=-1, high=0), f32(2, 5, 3, low=-1, high=0)
