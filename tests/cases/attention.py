@@ -35,6 +35,12 @@ case(Attention(softcap=2.0, is_causal=True), f32(1, 6, 300, 8), f32(1, 2, 300, 8
 case(Attention(left_window_size=1, right_window_size=1), f32(1, 2, 6, 4), f32(1, 2, 6, 4), f32(1, 2, 6, 4))
 case(Attention(), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), None, None, None, i64(3, 5))
 case(Attention(is_causal=True), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), f32(3, 4), None, None, i64(2, 4))
+case(Attention(), f32(2, 2, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), booleans(2, 1, 3, 4))
+for mask in (None, f32(3, 5), booleans(2, 1, 3, 5), f32(1, 4, 3, 5), f32(2, 4, 3, 5)):
+    lengths = (mask, None, None, i64(3, 5))
+    case(Attention(is_causal=True), f32(2, 4, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), *lengths)
+    case(Attention(left_window_size=1, softcap=2.0), f32(2, 4, 3, 4), f32(2, 2, 5, 4), f32(2, 2, 5, 4), *lengths)
+    case(Attention(q_num_heads=4, kv_num_heads=2), f32(2, 3, 16), f32(2, 5, 8), f32(2, 5, 8), *lengths, outputs=3)
 case(Attention(), f64(1, 2, 3, 4), f64(1, 2, 3, 4), f64(1, 2, 3, 4))
 case(Attention(), f16(1, 2, 3, 4), f16(1, 2, 3, 4), f16(1, 2, 3, 4), rtol=1e-2, atol=1e-2)
 case(Attention(softmax_precision=np.dtype(np.float32)), f16(1, 2, 3, 4), f16(1, 2, 3, 4), f16(1, 2, 3, 4), rtol=1e-2, atol=1e-2)

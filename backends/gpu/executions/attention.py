@@ -49,19 +49,19 @@ def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str |
     dtypes = {spec.dtype for spec in inputs[:3]}
     if len(dtypes) > 1 or not dtypes <= set(FLOATS):
         return f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
-    if any(spec is not None for spec in (*inputs[6:], *outputs[3:])):
-        return "no kernel for lengths, or for the scores as a result"
+    if any(spec is not None for spec in outputs[3:]):
+        return "no kernel for the scores as a result"
     if any(spec is not None and spec.dtype not in dtypes for spec in inputs[4:6]):
         return "no kernel for past keys and values of another dtype"
-    mask, total = inputs[3] if len(inputs) > 3 else None, plain_problem(op, inputs).k.columns
-    if mask is not None and (mask.dtype not in (inputs[0].dtype, _BOOL) or mask.shape[-1] != total):
-        return "no kernel for a mask that isn't of q's dtype or bool, with a number for each key"
+    mask = inputs[3] if len(inputs) > 3 else None
+    if mask is not None and mask.dtype not in (inputs[0].dtype, _BOOL):
+        return "no kernel for a mask that isn't of q's dtype or bool"
     return None
 
 
 @creator(Attention, supports=_reason_against_plain)
 def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
-    if any(spec is not None for spec in (*inputs[4:], *outputs[1:])):
+    if any(spec is not None for spec in (*inputs[4:6], *outputs[1:])):
         return CachedAttentionExecution(op, backend, inputs, outputs)
     return AttentionExecution(op, backend, plain_problem(op, inputs), inputs)
 
@@ -88,14 +88,19 @@ class AttentionExecution(GpuExecution):
         windowed = p.first > 1 - p.q.rows or p.last < p.k.columns - 1
         #: The bound that scores are bent to stay below; 0: none.
         self.cap = op.softcap if isinstance(op, Attention) else 0.0
-        #: Whether the mask is made, rather than taken as it is.
-        self.makes_mask = windowed or (p.mask is not None and inputs[3].dtype == _BOOL)
+        self.has_lengths = isinstance(op, Attention) and len(inputs) > 6 and inputs[6] is not None
+        #: Whether the mask is made, rather than taken as it is; and of how many items.
+        partial = p.mask is not None and (inputs[3].dtype == _BOOL or p.mask.columns < p.k.columns)
+        self.makes_mask = windowed or self.has_lengths or partial
+        self.mask_batch = () if p.mask is None else p.mask.batch
+        if self.has_lengths:
+            self.mask_batch = np.broadcast_shapes(self.mask_batch, (self.batch[0], 1, 1))
         self._divide()
 
     def _divide(self) -> None:
         p, size = self.problem, self.backend.stored(self.dtype.itemsize, self.dtype)
         row_bytes = max(1, p.k.columns * size)
-        mask_items = 1 if p.mask is None or not self.makes_mask else math.prod(p.mask.batch)
+        mask_items = math.prod(self.mask_batch) if self.makes_mask else 1
         self.part_rows = min(p.q.rows, max(1, _SCORE_BYTES // (row_bytes * max(1, mask_items))))
         self.part_items = min(math.prod(self.batch), max(1, _SCORE_BYTES // (row_bytes * max(1, self.part_rows))))
         packs = [not in_place(self.backend, m, p.q.rows) for m in (p.k, p.v)]
@@ -148,14 +153,20 @@ class AttentionExecution(GpuExecution):
         row_step = 0 if mask is None or p.mask.rows == 1 else p.mask.row_stride
         if not self.makes_mask or target is None:
             return Bias(mask, None if mask is None else p.mask.items(self.batch, 1) + row * row_step, row_step)
-        batch, item_step = ((), 0) if mask is None else (p.mask.batch, p.mask.rows * p.mask.columns)
         # the windows of queries count from the part's first one
         first, last = max(p.first + row, -_FAR), min(p.last + row, _FAR)
-        params = [rows, p.k.columns, first, last, int(mask is not None), row * row_step, item_step, row_step]
+        items, numbers = math.prod(self.mask_batch), np.arange(self.batch[0]).reshape(-1, 1, 1)
+        starts = np.zeros(items, np.int64) if mask is None else p.mask.items(self.mask_batch, 1)
+        sequences = np.broadcast_to(numbers, self.mask_batch).reshape(-1) if self.has_lengths else np.zeros(items, np.int64)
+        table = self.backend.table(np.stack([starts, sequences], axis=1).astype(np.int32))
+        mask_keys = 0 if mask is None else p.mask.columns
+        params = [rows, p.k.columns, items, first, last, int(mask is not None), mask_keys, row * row_step, row_step]
+        params += [int(self.has_lengths), p.q.rows]
         found = kernel("attention.mask", storage=self.storage, mask="bool" if mask is not None and mask.dtype == _BOOL else "same")
-        size = (p.k.columns, rows, math.prod(batch))
-        self.backend.commands.record(found, [inputs[0] if mask is None else mask, target], params, size)
-        made = Matrices.of((*batch, rows, p.k.columns))
+        size = (p.k.columns, rows, items)
+        buffers = [inputs[0] if mask is None else mask, table, inputs[6] if self.has_lengths else table, target]
+        self.backend.commands.record(found, buffers, params, size)
+        made = Matrices.of((*self.mask_batch, rows, p.k.columns))
         return Bias(target, made.items(self.batch, 1), made.row_stride if rows > 1 else 0)
 
     def _bend(self, scores: DeviceTensor, rows: int, bias: Bias, bias_items: np.ndarray | None, count: int) -> None:
@@ -239,7 +250,7 @@ class CachedAttentionExecution(AttentionExecution):
             if target is not None:
                 RasterExecution(_together(one.shape, spec), self.backend).on_resize([before, one], [target], None)
             present.append(target)
-        super().on_resize([q, *present, *inputs[3:4]], outputs, scratch)
+        super().on_resize([q, *present, *inputs[3:]], outputs, scratch)
 
 
 def _together(new: tuple[int, ...], present: Spec) -> Raster:

@@ -10,24 +10,34 @@ from mnnx.backends.gpu.source import FLOATS, REPORT, Source, reads, writes
 
 @kernel_factory("attention.mask", lambda: [{"storage": s, "mask": m} for s, m in itertools.product(FLOATS, ("same", "bool"))])
 def mask(storage: str, mask: str) -> Source:
-    """What is added to the scores [items, queries, keys]: the mask's number (bool: 0 or -inf) where query i may see key j, else -inf.
+    """What is added to the scores [items, queries, keys]: the mask's number (bool: 0 or -inf) where query i may see key j, else -inf. The
+    mask has numbers for the first mask_keys.
 
-    mask: its storage, or "same" as that of the scores; the numbers of the first query begin at `start`. Work items: keys, queries, items
-    of the mask.
+    mask: its storage, or "same" as that of the scores. The table has for each item where its mask begins, the numbers of the first query
+    being `start` further, and its number in lengths (of int64): the keys that there are, of which the last belongs to the last of
+    all_queries. Work items: keys, queries, items of the mask.
     """
     found = "load_x(from) ? 0.0f : -INFINITY" if mask == "bool" else "load_x(from)"
     body = f"""\
     int j = gid(0), i = gid(1), item = gid(2);
-    if (j >= keys || i >= queries) return;
-    int from = start + item * item_step + i * row_step + j;
+    if (j >= keys || i >= queries || item >= items) return;
+    int from = load_table(2 * item) + start + i * row_step + j, length = keys, shift = 0;
+    if (has_lengths != 0) {{
+        length = load_lengths(2 * load_table(2 * item + 1));
+        shift = length - all_queries;
+    }}
     float v = -INFINITY;
-    if (j - i >= first && j - i <= last) {{
+    if (j < length && j - i >= first + shift && j - i <= last + shift) {{
         v = 0.0f;
-        if (has_mask != 0) v = {found};
+        if (has_mask != 0) v = j < mask_keys ? ({found}) : -INFINITY;
     }}
     store_y((item * queries + i) * keys + j, v);"""
-    params = "int queries, int keys, int first, int last, int has_mask, int start, int item_step, int row_step"
-    return Source((reads("x", storage if mask == "same" else mask), writes("y", storage)), params, body)
+    params = (
+        "int queries, int keys, int items, int first, int last, int has_mask, int mask_keys, int start, int row_step, int has_lengths, "
+        "int all_queries"
+    )
+    buffers = (reads("x", storage if mask == "same" else mask), reads("table", "int"), reads("lengths", "int"), writes("y", storage))
+    return Source(buffers, params, body)
 
 
 @kernel_factory("attention.cap", lambda: [{"storage": storage} for storage in FLOATS])
