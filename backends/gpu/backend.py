@@ -64,8 +64,11 @@ class GpuBackend(Backend):
     # ---- executions
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
         found = creators.find(type(op))
-        reason = "no execution" if found is None else found[1](op, inputs, outputs) or self._too_large([*inputs, *outputs])
-        reason = reason or self._lacks(found[0](op, self, inputs, outputs), inputs, outputs)
+        reason = "no execution" if found is None else found[1](op, inputs, outputs)
+        if reason is None:
+            execution = found[0](op, self, inputs, outputs)
+            bound = [spec for i, spec in enumerate(inputs) if i not in execution.packed_inputs]
+            reason = self._too_large([*bound, *outputs]) or self._lacks(execution, inputs, outputs)
         return None if reason is None else f"{op.name}: {reason}"
 
     def can_run(self, op: Op, inputs: Specs, outputs: Specs, way: Layouts) -> bool:
