@@ -46,28 +46,30 @@ def fused_problem(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
     )
 
 
-def plain_problem(op: Attention, inputs: Specs) -> Problem:
-    q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
-    s = op.sizes(q, k, v)
+def plain_problem(op: Attention, inputs: Specs, present: bool = False) -> Problem:
+    """present: k and v are taken from the present keys and values [N, Hkv, past and new ones, D], rather than from the inputs."""
+    q, k, v, mask, past = (None if spec is None else spec.shape for spec in (*inputs, None, None)[:5])
+    s = op.sizes(q, k, v, past)
     group = s.q_heads // s.kv_heads
 
-    def heads(kv: int, grouped: int, length: int, size: int) -> Matrices:
-        if len(q) == 4:
+    def heads(kv: int, grouped: int, length: int, size: int, split: bool = len(q) == 4) -> Matrices:
+        if split:
             return Matrices.of((s.batch, kv, grouped, length, size))
         return Matrices.of((s.batch, length, kv, grouped, size), (0, 2, 3, 1, 4))
 
-    keys = heads(s.kv_heads, 1, s.keys, s.head)
+    split = present or len(q) == 4
+    keys = heads(s.kv_heads, 1, s.total, s.head, split)
     if mask is not None:
         mask = (1,) * (4 - len(mask)) + mask
         mask = Matrices.of((mask[0], *((s.kv_heads, group) if mask[1] > 1 else (1, 1)), *mask[2:]))
     return Problem(
         heads(s.kv_heads, group, s.queries, s.head),
         keys._replace(rows=keys.columns, columns=keys.rows, row_stride=keys.column_stride, column_stride=keys.row_stride),
-        heads(s.kv_heads, 1, s.keys, s.v_head),
+        heads(s.kv_heads, 1, s.total, s.v_head, split),
         mask,
         heads(s.kv_heads, group, s.queries, s.v_head),
         1 / math.sqrt(s.head) if op.scale is None else op.scale,
-        -op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
-        min(0 if op.is_causal else UNBOUNDED, op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
+        s.past - op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
+        min(s.past if op.is_causal else UNBOUNDED, s.past + op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
         0.0,
     )

@@ -213,6 +213,8 @@ class Backend(ABC):
     alignment: int = 64
     #: Whether its command lists run at the same time what they are told is independent (`CommandList.set_abreast`).
     runs_abreast: bool = False
+    #: Bytes of the largest piece of memory that `allocate` gives; None: whatever there is left.
+    largest_allocation: int | None = None
     #: Whether one of several devices can be chosen; then its creator takes `device`, a number, a type or a part of a name as text.
     has_devices: bool = False
     #: Kernels that this process compiled for it, because no cache or bundle had them.

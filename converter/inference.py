@@ -19,7 +19,7 @@ from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.indexing import Gather
-from mnnx.schema.ops.matmul import Gemm, MatMul
+from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
 from mnnx.schema.ops.normalization import BatchNormalization, InstanceNormalization, LayerNormalization
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mnnx.schema.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
@@ -28,9 +28,9 @@ from mnnx.schema.ops.slicing import Pad, Slice
 
 #: Ops that may be asked with sizes in the place of names, beside elementwise ones.
 _ASKED = (
-    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, Flatten, Gather, Gemm, GlobalAveragePool, GlobalMaxPool, Identity),
-    *(InstanceNormalization, LayerNormalization, LogSoftmax, MatMul, MaxPool, Pad, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape),
-    *(Shape, Slice, Softmax, Split, Squeeze, Transpose, Unsqueeze),
+    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, Einsum, Flatten, Gather, Gemm, GlobalAveragePool, GlobalMaxPool),
+    *(Identity, InstanceNormalization, LayerNormalization, LogSoftmax, MatMul, MaxPool, Pad, ReduceMax, ReduceMean, ReduceMin, ReduceSum),
+    *(Reshape, Shape, Slice, Softmax, Split, Squeeze, Transpose, Unsqueeze),
 )
 #: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13

@@ -1,4 +1,4 @@
-"""The memory planner: lifetimes → offsets in one arena.
+"""The memory planner: lifetimes → offsets in one arena, or in several where a device's allocations have a largest size.
 
 Offsets are assigned greedily, largest buffer first, each at the lowest offset where it meets no buffer that lives at the same time
 ("greedy by size", Pisarchyk and Lee, Efficient Memory Management for Deep Neural Net Inference, 2020).
@@ -10,37 +10,58 @@ from mnnx.schema.records import Record, Row
 
 
 class Buffer(Record):
-    """A piece of the arena of `nbytes`, in use from step `first` to step `last` (both included)."""
+    """A piece of an arena of `nbytes`, in use from step `first` to step `last` (both included)."""
 
     nbytes: int
     first: int
     last: int
     offset: int = 0
+    arena: int = 0
 
 
 class MemoryPlan(Row):
-    """arena_bytes is what the plan takes; lower_bound_bytes, the largest sum of buffers alive at one step, is what any plan must take."""
+    """arena_bytes is what the plan takes, in all its `arenas`; lower_bound_bytes, the largest sum of buffers alive at one step, is what any
+    plan must take."""
 
-    arena_bytes: int
+    arenas: tuple[int, ...]
     lower_bound_bytes: int
 
+    @property
+    def arena_bytes(self) -> int:
+        return sum(self.arenas)
 
-def plan_memory(buffers: list[Buffer], alignment: int) -> MemoryPlan:
-    """Sets every buffer's offset, a multiple of `alignment`."""
-    placed: list[Buffer] = []
-    arena = 0
+
+def plan_memory(buffers: list[Buffer], alignment: int, largest: int | None = None) -> MemoryPlan:
+    """Sets every buffer's arena and its offset there, a multiple of `alignment`.
+
+    No arena is larger than `largest` (None: there is only one), unless a single buffer is that has one by itself.
+    """
+    arenas: list[list[Buffer]] = []
+    sizes: list[int] = []
     for buffer in sorted(buffers, key=lambda b: -b.nbytes):
-        offset = 0
         size = aligned(buffer.nbytes, alignment)
-        for other in placed:  # kept in order of offset
-            if other.first <= buffer.last and buffer.first <= other.last:
-                if other.offset - offset >= size:
-                    break
-                offset = max(offset, other.offset + aligned(other.nbytes, alignment))
-        buffer.offset = offset
-        arena = max(arena, offset + size)
-        _insert(placed, buffer)
-    return MemoryPlan(arena, _lower_bound(buffers, alignment))
+        places = ((number, _lowest(placed, buffer, size, alignment)) for number, placed in enumerate(arenas))
+        fitting = (place for place in places if largest is None or place[1] + buffer.nbytes <= largest)
+        number, offset = next(fitting, (len(arenas), 0))
+        if number == len(arenas):
+            arenas.append([])
+            sizes.append(0)
+        buffer.arena, buffer.offset = number, offset
+        end = offset + size if largest is None else min(offset + size, max(largest, offset + buffer.nbytes))  # only then rounded up
+        sizes[number] = max(sizes[number], end)
+        _insert(arenas[number], buffer)
+    return MemoryPlan(tuple(sizes), _lower_bound(buffers, alignment))
+
+
+def _lowest(placed: list[Buffer], buffer: Buffer, size: int, alignment: int) -> int:
+    """The lowest offset at which it meets none of those placed, which are in order of offset, that live when it does."""
+    offset = 0
+    for other in placed:
+        if other.first <= buffer.last and buffer.first <= other.last:
+            if other.offset - offset >= size:
+                break
+            offset = max(offset, other.offset + aligned(other.nbytes, alignment))
+    return offset
 
 
 def _insert(placed: list[Buffer], buffer: Buffer) -> None:

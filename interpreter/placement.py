@@ -1,4 +1,4 @@
-"""Where values lie: lifetimes of the steps' outputs → buffers in one arena per backend → tensors."""
+"""Where values lie: lifetimes of the steps' outputs → buffers in arenas of their backends → tensors."""
 
 from __future__ import annotations
 
@@ -27,20 +27,21 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
         nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
         step.working_memory = Buffer(nbytes, step.wave, step.wave) if nbytes else None
     buffers, owners = _lifetimes(values, steps, kept, keep_inputs)
-    totals = MemoryPlan(0, 0)
+    totals = MemoryPlan((), 0)
     for backend in values.runtime.backends:
         mine = {i: b for i, b in buffers.items() if owners[i] is backend}
         working = [step for step in steps if step.working_memory and step.backend is backend]
-        plan = plan_memory([*{id(b): b for b in mine.values()}.values(), *(step.working_memory for step in working)], backend.alignment)
+        mine_once = {id(b): b for b in mine.values()}.values()
+        plan = plan_memory([*mine_once, *(step.working_memory for step in working)], backend.alignment, backend.largest_allocation)
         _check_limit(values, plan)
-        arena = backend.allocate(max(plan.arena_bytes, backend.alignment)) if mine or working else None  # empty tensors have an address too
+        arenas = [backend.allocate(max(nbytes, backend.alignment)) for nbytes in plan.arenas]  # empty tensors have an address too
         for index, buffer in mine.items():
-            tensor = DeviceTensor(values.name(index), values.specs[index], backend, arena, buffer.offset, layout=values.layout(index))
-            values.tensors[index] = tensor
+            name, layout = values.name(index), values.layout(index)
+            values.tensors[index] = DeviceTensor(name, values.specs[index], backend, arenas[buffer.arena], buffer.offset, layout=layout)
         for step in working:
-            spec = Spec(np.dtype(np.uint8), (step.working_memory.nbytes,))
-            step.scratch = DeviceTensor(f"{step.node.name}/scratch", spec, backend, arena, step.working_memory.offset)
-        totals = MemoryPlan(totals.arena_bytes + plan.arena_bytes, totals.lower_bound_bytes + plan.lower_bound_bytes)
+            spec, place = Spec(np.dtype(np.uint8), (step.working_memory.nbytes,)), step.working_memory
+            step.scratch = DeviceTensor(f"{step.node.name}/scratch", spec, backend, arenas[place.arena], place.offset)
+        totals = MemoryPlan(totals.arenas + plan.arenas, totals.lower_bound_bytes + plan.lower_bound_bytes)
     return totals
 
 

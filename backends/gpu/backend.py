@@ -50,6 +50,10 @@ class GpuBackend(Backend):
         self.commands = self.new_commands()
 
     @property
+    def largest_allocation(self) -> int:
+        return self.device.largest_allocation
+
+    @property
     def kernels_compiled(self) -> int:
         return self.device.compiled - self._compiled_before
 
@@ -60,8 +64,11 @@ class GpuBackend(Backend):
     # ---- executions
     def supports(self, op: Op, inputs: Specs, outputs: Specs) -> str | None:
         found = creators.find(type(op))
-        reason = "no execution" if found is None else found[1](op, inputs, outputs) or self._too_large([*inputs, *outputs])
-        reason = reason or self._lacks(found[0](op, self, inputs, outputs), inputs, outputs)
+        reason = "no execution" if found is None else found[1](op, inputs, outputs)
+        if reason is None:
+            execution = found[0](op, self, inputs, outputs)
+            bound = [spec for i, spec in enumerate(inputs) if i not in execution.packed_inputs]
+            reason = self._too_large([*bound, *outputs]) or self._lacks(execution, inputs, outputs)
         return None if reason is None else f"{op.name}: {reason}"
 
     def can_run(self, op: Op, inputs: Specs, outputs: Specs, way: Layouts) -> bool:
@@ -85,8 +92,11 @@ class GpuBackend(Backend):
         return self._needs_too_much(execution, inputs, outputs)
 
     def _needs_too_much(self, execution: GpuExecution, inputs: Specs, outputs: Specs) -> str | None:
-        nbytes = execution.largest_piece(inputs, outputs)
-        return None if self._can_bind(nbytes, 2) else f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
+        nbytes, working = execution.largest_piece(inputs, outputs), execution.scratch_bytes(inputs, outputs)
+        if not self._can_bind(nbytes, 2):
+            return f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
+        most = self.largest_allocation
+        return f"it needs {working >> 20} MiB to work in, more than the {most >> 20} MiB of one allocation" if working > most else None
 
     def _can_bind(self, nbytes: int, itemsize: int) -> bool:
         return nbytes <= self.device.largest and nbytes // min(itemsize, 4) <= _MOST_ELEMENTS

@@ -33,12 +33,14 @@ class Memory(ABC):
 
 class Device(ABC):
     """One device of this process; sessions share it. identity: the device and driver in words, for caches and messages.
-    alignment: of tensors in memory, in bytes. largest: bytes that a kernel can reach through one argument."""
+    alignment: of tensors in memory, in bytes. largest: bytes that a kernel can reach through one argument. largest_allocation: bytes of
+    the largest piece of memory; no less than `largest`."""
 
     identity: str
     profile: Profile
     alignment: int
     largest: int
+    largest_allocation: int
     #: Whether kernels may read and write halves, bytes and shorts.
     has_half: bool = True
     #: Kernels that this process compiled, because no cache had them.

@@ -9,6 +9,9 @@ from mnnx.backends.gpu.kernel import Kernel
 
 
 class GpuExecution(Execution):
+    #: Constant inputs that no kernel is given as they are, so that they may be larger than an argument can be.
+    packed_inputs: tuple[int, ...] = ()
+
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         """Those that it will ask for and that may not exist, where kernels are compiled ahead of time."""
         return ()

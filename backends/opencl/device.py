@@ -55,7 +55,7 @@ class OpenClDevice(Device):
         self.profile = profile_of(f"{handle.vendor} {handle.name} {platform.name}")
         self.owner = Owner(f"the OpenCL device {handle.name}")
         self.alignment = max(64, handle.mem_base_addr_align // 8)
-        self.largest = handle.max_mem_alloc_size
+        self.largest = self.largest_allocation = handle.max_mem_alloc_size
         try:
             self.context = cl.Context([handle])
         except cl.Error as error:
@@ -92,7 +92,7 @@ class OpenClDevice(Device):
 
     def allocate(self, nbytes: int) -> OpenClMemory:
         cl = self.cl
-        most = self.handle.max_mem_alloc_size
+        most = self.largest_allocation
         if nbytes > most:
             raise BackendError(f"{nbytes} bytes in one piece are more than the OpenCL device gives ({most}): use smaller inputs")
         try:

@@ -12,7 +12,7 @@ from mnnx.errors import BackendError, BackendUnavailable
 INSTALL = "install a driver (on Debian: apt-get install mesa-vulkan-drivers libvulkan1, which runs on any CPU as well)"
 DEVICE_LOST, LAYER_NOT_PRESENT = -4, -6
 #: A part of a name that begins behind a lower-case letter: CreateInfo, Device16BitStorage, InfoEXT.
-_PART = re.compile(r"(?<=[a-z])(?=[A-Z0-9])")
+_PART = re.compile(r"(?<=[a-z])(?=[A-Z0-9])|(?<=[0-9])(?=[A-Z](?!it))")  # 16Bit stays whole
 
 
 class Api:

@@ -45,7 +45,8 @@ class VulkanDevice(Device):
         self.identity = f"{physical.name}, Vulkan {version}, {driver}"
         self.profile = profile_of(f"{_VENDORS.get(physical.properties.vendorID, '')} {physical.name}")
         self.alignment = max(64, self.limits.minStorageBufferOffsetAlignment)
-        self.largest = self.limits.maxStorageBufferRange
+        self.largest_allocation = physical.largest_allocation
+        self.largest = min(self.limits.maxStorageBufferRange, self.largest_allocation)
         self.mapped = physical.integrated
         self.queue_lock = threading.Lock()
         self.lost = False

@@ -17,7 +17,7 @@ _KINDS = {1: "gpu", 2: "gpu", 3: "gpu", 4: "cpu"}
 
 
 class PhysicalDevice:
-    """One that the driver shows. integrated: it has its memory in common with the CPU."""
+    """One that the driver shows. integrated: it has its memory in common with the CPU. largest_allocation: in bytes."""
 
     def __init__(self, api: Api, handle: Any):
         self.handle = handle
@@ -26,6 +26,10 @@ class PhysicalDevice:
         self.limits = self.properties.limits
         self.name = api.ffi.string(self.properties.deviceName).decode()
         self.kind = _KINDS.get(self.properties.deviceType, "other")
+        memory = api.struct("VkPhysicalDeviceMaintenance3Properties")
+        if self.version >= VERSION:
+            api.lib.vkGetPhysicalDeviceProperties2(handle, api.struct("VkPhysicalDeviceProperties2", pNext=memory))
+        self.largest_allocation = memory.maxMemoryAllocationSize
         self.integrated = self.properties.deviceType in (1, 4)
         rows = api.each(api.lib.vkEnumerateDeviceExtensionProperties, "VkExtensionProperties", handle, api.NULL)
         self.extensions = {api.ffi.string(row.extensionName).decode() for row in rows}

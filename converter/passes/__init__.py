@@ -23,6 +23,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.constant_folding import ConstantFolding
     from mnnx.converter.passes.constant_sharing import ConstantSharing
     from mnnx.converter.passes.dead_code import DeadCode
+    from mnnx.converter.passes.einsum_products import EinsumProducts
     from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
     from mnnx.converter.passes.known_branches import KnownBranches
@@ -50,6 +51,7 @@ def all_passes() -> list[Pass]:
         ConstantSharing(),
         CommonSubexpressions(),
         DeadCode(),
+        EinsumProducts(),
         ActivationRecognition(),
         LayerNormRecognition(),
         DeadCode(),

@@ -57,6 +57,10 @@ case(ConvTranspose(), f32(0, 2, 3, 3), f32(2, 2, 3, 3), reference=lambda x, w: n
 case(DeformConv(kernel_shape=(2, 2), pads=(0, 0, 0, 0)), f32(1, 1, 3, 3), f32(1, 1, 2, 2), f32(1, 8, 2, 2))
 case(DeformConv(pads=(1, 1, 1, 1)), f32(2, 4, 5, 6), f32(3, 4, 3, 3), f32(2, 18, 5, 6), f32(3), f32(2, 9, 5, 6))
 case(DeformConv(group=2, offset_group=2, strides=(2, 2)), f32(1, 4, 7, 7), f32(4, 2, 3, 3), f32(1, 36, 3, 3))
+case(
+    DeformConv(group=2, pads=(2, 1, 2, 1), strides=(1, 2)), f32(2, 8, 9, 11), f32(12, 4, 3, 3), f32(2, 18, 11, 6), f32(12), f32(2, 9, 11, 6)
+)
+case(DeformConv(), f16(1, 4, 6, 7), f16(3, 4, 3, 3), f16(1, 18, 4, 5), f16(3), rtol=1e-2, atol=1e-2)
 case(DeformConv(dilations=(2, 2)), f32(1, 2, 6, 6), f32(2, 2, 2, 2), f32(1, 8, 4, 4, low=-9, high=9), f32(2))
 
 case(Col2Im(), f32(1, 5, 5), i64(5, 5), i64(1, 5))

@@ -66,10 +66,33 @@ case(ops.OneHot(), np.array([1.0, 0.0], np.float32), np.array(2), VALUES)
 for axis in (0, 1, -1):
     for largest in (True, False):
         case(ops.TopK(axis=axis, largest=largest), f32(4, 5, 6), i64(3), outputs=2)
+for axis, k in ((1, 300), (1, 7), (2, 1)):  # long rows
+    case(ops.TopK(axis=axis), f32(2, 1000, 3), i64(k), outputs=2)
+    case(ops.TopK(axis=axis, largest=False), f32(2, 1000, 3), i64(k), outputs=2)
+for largest in (True, False):
+    few = np.random.default_rng(5).choice(np.array([1, -2, 0, -0.0, np.inf, -np.inf, 3e-42], np.float32), (3, 700))
+    case(ops.TopK(largest=largest), few, i64(650), outputs=2)  # many alike
+    case(ops.TopK(largest=largest), integers("int32", 2, 500, low=-3, high=3), i64(77), outputs=2)
+    case(ops.TopK(axis=0, largest=largest), np.array([[2**31 - 1], [-(2**31)], [-1], [0]], np.int32), i64(4), outputs=2)
+    case(ops.TopK(largest=largest), f16(2, 600), i64(20), outputs=2)
 case(ops.TopK(), np.array([[1, 3, 3, 2, 1, 3]], np.int64), i64(4), outputs=2)
 case(ops.TopK(largest=False), np.array([[1, 3, 3, 2, 1, 3]], np.float32), i64(5), outputs=2)
 case(ops.TopK(), integers("uint8", 3, 9, high=255), i64(1), outputs=2)
 case(ops.TopK(), f16(2, 7), i64(7), outputs=2)
+case(
+    ops.TopK(),
+    np.array([1, np.nan, -np.inf, 2, np.nan], np.float32),
+    i64(4),
+    outputs=2,
+    reference=lambda x, k: (x[[1, 4, 3, 0]], np.array([1, 4, 3, 0])),
+)
+case(
+    ops.TopK(largest=False),
+    np.array([np.nan, 1, -np.nan, np.inf, 2], np.float32),
+    i64(4),
+    outputs=2,
+    reference=lambda x, k: (x[[1, 4, 3, 0]], np.array([1, 4, 3, 0])),
+)
 case(ops.TopK(), f32(2, 3), i64(0), outputs=2, reference=lambda x, k: (x[:, :0], np.zeros((2, 0), np.int64)))
 
 case(ops.NonZero(), integers("int32", 3, 4, high=2))

@@ -32,17 +32,19 @@ def buffers_at_random(seed):
 
 
 @pytest.mark.parametrize("seed", range(200))
-def test_buffers_that_live_together_dont_overlap(seed):
+@pytest.mark.parametrize("largest", [None, 150_000, 99_999, 1000])
+def test_buffers_that_live_together_dont_overlap(seed, largest):
     buffers, steps = buffers_at_random(seed)
-    plan = plan_memory(buffers, ALIGNMENT)
+    plan = plan_memory(buffers, ALIGNMENT, largest)
     for index, a in enumerate(buffers):
         assert a.offset % ALIGNMENT == 0
-        assert 0 <= a.offset <= a.offset + a.nbytes <= plan.arena_bytes
+        assert 0 <= a.offset <= a.offset + a.nbytes <= plan.arenas[a.arena]
+        assert largest is None or plan.arenas[a.arena] <= max(largest, max(b.nbytes for b in buffers if b.arena == a.arena))
         for b in buffers[:index]:
-            if live_together(a, b):
+            if a.arena == b.arena and live_together(a, b):
                 assert a.offset + a.nbytes <= b.offset or b.offset + b.nbytes <= a.offset
-    largest = max((sum(aligned(b.nbytes) for b in buffers if b.first <= step <= b.last) for step in range(steps)), default=0)
-    assert plan.lower_bound_bytes == largest <= plan.arena_bytes
+    bound = max((sum(aligned(b.nbytes) for b in buffers if b.first <= step <= b.last) for step in range(steps)), default=0)
+    assert plan.lower_bound_bytes == bound <= sum(aligned(nbytes) for nbytes in plan.arenas)
 
 
 @pytest.mark.parametrize(
@@ -58,6 +60,22 @@ def test_buffers_that_live_together_dont_overlap(seed):
 )
 def test_arenas_of_a_few_buffers(lifetimes, arena):
     assert plan_memory([Buffer(*lifetime) for lifetime in lifetimes], ALIGNMENT).arena_bytes == arena
+
+
+@pytest.mark.parametrize(
+    ("lifetimes", "arenas"),
+    [
+        ([], ()),
+        ([(128, 0, 1), (128, 1, 2)], (256,)),
+        ([(192, 0, 1), (128, 1, 2)], (192, 128)),
+        ([(192, 0, 1), (128, 2, 2), (64, 1, 2)], (256,)),
+        ([(192, 0, 1), (128, 1, 1), (128, 1, 2), (128, 2, 2)], (192, 256)),
+        ([(1000, 0, 1), (200, 0, 1)], (1000, 256)),  # a single one may be larger
+        ([(64, 0, 0), (192, 0, 0), (260, 1, 1)], (260,)),  # rounded up, it would be larger than that
+    ],
+)
+def test_arenas_are_no_larger_than_an_allocation(lifetimes, arenas):
+    assert plan_memory([Buffer(*lifetime) for lifetime in lifetimes], ALIGNMENT, 260).arenas == arenas
 
 
 @pytest.mark.parametrize("level", [0, 2, 3])

@@ -14,12 +14,14 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.activation import record_softmax
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, in_place, packed_bytes, product_kernels, record_product, right_of
+from mnnx.backends.gpu.executions.raster import RasterExecution
 from mnnx.backends.gpu.executions.rows import Rows
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.raster import Raster, Region
 from mnnx.schema.records import Row
 
 _BOOL = np.dtype("bool")
@@ -47,18 +49,20 @@ def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str |
     dtypes = {spec.dtype for spec in inputs[:3]}
     if len(dtypes) > 1 or not dtypes <= set(FLOATS):
         return f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
-    if any(spec is not None for spec in (*inputs[4:], *outputs[1:])):
-        return "no kernel for past keys, lengths or further results"
-    if op.softcap > 0:
-        return "no kernel for softcap"
-    mask, keys = inputs[3] if len(inputs) > 3 else None, inputs[1].shape[-2] if inputs[1].rank == 4 else inputs[1].shape[1]
-    if mask is not None and (mask.dtype not in (inputs[0].dtype, _BOOL) or mask.shape[-1] != keys):
-        return "no kernel for a mask that isn't of q's dtype or bool, with a number for each key"
+    if any(spec is not None for spec in outputs[3:]):
+        return "no kernel for the scores as a result"
+    if any(spec is not None and spec.dtype not in dtypes for spec in inputs[4:6]):
+        return "no kernel for past keys and values of another dtype"
+    mask = inputs[3] if len(inputs) > 3 else None
+    if mask is not None and mask.dtype not in (inputs[0].dtype, _BOOL):
+        return "no kernel for a mask that isn't of q's dtype or bool"
     return None
 
 
 @creator(Attention, supports=_reason_against_plain)
 def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    if any(spec is not None for spec in (*inputs[4:6], *outputs[1:])):
+        return CachedAttentionExecution(op, backend, inputs, outputs)
     return AttentionExecution(op, backend, plain_problem(op, inputs), inputs)
 
 
@@ -81,15 +85,22 @@ class AttentionExecution(GpuExecution):
         self.storage = backend.storage(self.dtype)
         self.batch = np.broadcast_shapes(*(m.batch for m in (p.q, p.k, p.v, p.mask) if m is not None))
         self.empty = 0 in (*self.batch, p.q.rows, p.v.columns)
-        windowed = p.first > -p.q.rows or p.last < p.k.columns
-        #: Whether the mask is made, rather than taken as it is.
-        self.makes_mask = windowed or (p.mask is not None and inputs[3].dtype == _BOOL)
+        windowed = p.first > 1 - p.q.rows or p.last < p.k.columns - 1
+        #: The bound that scores are bent to stay below; 0: none.
+        self.cap = op.softcap if isinstance(op, Attention) else 0.0
+        self.has_lengths = isinstance(op, Attention) and len(inputs) > 6 and inputs[6] is not None
+        #: Whether the mask is made, rather than taken as it is; and of how many items.
+        partial = p.mask is not None and (inputs[3].dtype == _BOOL or p.mask.columns < p.k.columns)
+        self.makes_mask = windowed or self.has_lengths or partial
+        self.mask_batch = () if p.mask is None else p.mask.batch
+        if self.has_lengths:
+            self.mask_batch = np.broadcast_shapes(self.mask_batch, (self.batch[0], 1, 1))
         self._divide()
 
     def _divide(self) -> None:
         p, size = self.problem, self.backend.stored(self.dtype.itemsize, self.dtype)
         row_bytes = max(1, p.k.columns * size)
-        mask_items = 1 if p.mask is None or not self.makes_mask else math.prod(p.mask.batch)
+        mask_items = math.prod(self.mask_batch) if self.makes_mask else 1
         self.part_rows = min(p.q.rows, max(1, _SCORE_BYTES // (row_bytes * max(1, mask_items))))
         self.part_items = min(math.prod(self.batch), max(1, _SCORE_BYTES // (row_bytes * max(1, self.part_rows))))
         packs = [not in_place(self.backend, m, p.q.rows) for m in (p.k, p.v)]
@@ -125,7 +136,7 @@ class AttentionExecution(GpuExecution):
         if self.empty:
             return
         p, count = self.problem, math.prod(self.batch)
-        scores, k_place, v_place, mask_place = self._pieces(scratch)
+        scores, k_place, v_place, mask_place, *_ = self._pieces(scratch)
         k = right_of(self.backend, p.k, inputs[1], k_place, self.batch)
         v = right_of(self.backend, p.v, inputs[2], v_place, self.batch)
         for row in range(0, p.q.rows, self.part_rows):
@@ -142,15 +153,29 @@ class AttentionExecution(GpuExecution):
         row_step = 0 if mask is None or p.mask.rows == 1 else p.mask.row_stride
         if not self.makes_mask or target is None:
             return Bias(mask, None if mask is None else p.mask.items(self.batch, 1) + row * row_step, row_step)
-        batch, item_step = ((), 0) if mask is None else (p.mask.batch, p.mask.rows * p.mask.columns)
         # the windows of queries count from the part's first one
         first, last = max(p.first + row, -_FAR), min(p.last + row, _FAR)
-        params = [rows, p.k.columns, first, last, int(mask is not None), row * row_step, item_step, row_step]
+        items, numbers = math.prod(self.mask_batch), np.arange(self.batch[0]).reshape(-1, 1, 1)
+        starts = np.zeros(items, np.int64) if mask is None else p.mask.items(self.mask_batch, 1)
+        sequences = np.broadcast_to(numbers, self.mask_batch).reshape(-1) if self.has_lengths else np.zeros(items, np.int64)
+        table = self.backend.table(np.stack([starts, sequences], axis=1).astype(np.int32))
+        mask_keys = 0 if mask is None else p.mask.columns
+        params = [rows, p.k.columns, items, first, last, int(mask is not None), mask_keys, row * row_step, row_step]
+        params += [int(self.has_lengths), p.q.rows]
         found = kernel("attention.mask", storage=self.storage, mask="bool" if mask is not None and mask.dtype == _BOOL else "same")
-        size = (p.k.columns, rows, math.prod(batch))
-        self.backend.commands.record(found, [inputs[0] if mask is None else mask, target], params, size)
-        made = Matrices.of((*batch, rows, p.k.columns))
+        size = (p.k.columns, rows, items)
+        buffers = [inputs[0] if mask is None else mask, table, inputs[6] if self.has_lengths else table, target]
+        self.backend.commands.record(found, buffers, params, size)
+        made = Matrices.of((*self.mask_batch, rows, p.k.columns))
         return Bias(target, made.items(self.batch, 1), made.row_stride if rows > 1 else 0)
+
+    def _bend(self, scores: DeviceTensor, rows: int, bias: Bias, bias_items: np.ndarray | None, count: int) -> None:
+        """Keeps the scores of so many items below the cap, and then adds the bias."""
+        keys, table = self.problem.k.columns, np.zeros(count, np.int32) if bias_items is None else bias_items.astype(np.int32)
+        place = scores if bias.place is None else bias.place
+        params = [rows, keys, count, int(bias.place is not None), bias.row, self.cap]
+        found = kernel("attention.cap", storage=self.storage)
+        self.backend.commands.record(found, [place, self.backend.table(table), scores], params, (keys, rows, count))
 
     def _record_part(
         self,
@@ -181,11 +206,13 @@ class AttentionExecution(GpuExecution):
                 c_items=score_items,
                 c_row=keys,
                 alpha=p.scale,
-                bias=bias.place,
+                bias=None if self.cap else bias.place,
                 bias_items=None if bias.items is None else bias.items[part],
                 bias_row=bias.row,
             )
             record_product(backend, self.storage, product)
+            if self.cap:
+                self._bend(scores, rows, bias, product.bias_items, len(q_items))
             sizes = Rows.of(backend.block_width, len(q_items) * rows, keys, 1)
             record_softmax(backend, self.storage, sizes, scores, scores, blind=p.blind == 0.0)
         product = Product(
@@ -202,3 +229,66 @@ class AttentionExecution(GpuExecution):
             c_row=p.y.row_stride,
         )
         record_product(backend, self.storage, product)
+
+
+class CachedAttentionExecution(AttentionExecution):
+    """Attention to past keys and values and the new ones behind them, which are put together first."""
+
+    def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
+        super().__init__(op, backend, plain_problem(op, inputs, present=True), inputs)
+        self.present = op.infer(*inputs)[1:3]
+        wanted = (*outputs, None, None)[1:3]
+        self.parts += tuple(0 if given else backend.stored_bytes(spec, 0) for given, spec in zip(wanted, self.present, strict=True))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        q, *new = inputs[:3]
+        past, wanted = (*inputs, None, None, None)[4:6], (*outputs, None, None)[1:3]
+        places = [None, None] if self.empty else self._pieces(scratch)[4:]
+        present = []
+        for one, before, spec, place, result in zip(new, past, self.present, places, wanted, strict=True):
+            target = place.reshaped(spec) if result is None and place is not None else result
+            if target is not None:
+                RasterExecution(_together(one.shape, spec), self.backend).on_resize([before, one], [target], None)
+            present.append(target)
+        super().on_resize([q, *present, *inputs[3:]], outputs, scratch)
+
+
+def _together(new: tuple[int, ...], present: Spec) -> Raster:
+    """Past keys or values and new ones [N, H, L, D] or [N, L, H * D] as the present ones [N, H, past + L, D]."""
+    batch, heads, total, size = present.shape
+    count = new[1] if len(new) == 3 else new[2]
+    past, steps = total - count, (count * heads * size, size, heads * size, 1)
+    regions = [
+        Region(0, 0, (past * size, 1), 0, (total * size, 1), (batch * heads, past * size)),
+        Region(1, 0, steps, past * size, (heads * total * size, total * size, size, 1), (batch, heads, count, size))
+        if len(new) == 3
+        else Region(1, 0, (count * size, 1), past * size, (total * size, 1), (batch * heads, count * size)),
+    ]
+    return Raster(present.dtype, present.shape, [region for region in regions if region.count])
+
+
+def _reason_against_rotary(op: RotaryEmbedding, inputs: Specs, outputs: Specs) -> str | None:
+    dtypes = {spec.dtype for spec in inputs[:3]}
+    return None if len(dtypes) == 1 and dtypes <= set(FLOATS) else f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
+
+
+@creator(RotaryEmbedding, supports=_reason_against_rotary)
+def create_rotary(op: RotaryEmbedding, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return RotaryExecution(op, backend)
+
+
+class RotaryExecution(GpuExecution):
+    """A work item per element."""
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (x, cos, sin, positions), y = (*inputs, None)[:4], outputs[0]
+        if y.spec.size == 0:
+            return
+        _, heads, length, size, rotated = self.op.sizes(x.shape)
+        rows = cos.shape[0] if positions is not None else 0
+        faults, slot = self.backend.commands.fault(f"position_ids must be in 0 … {rows - 1}, not {{}}")
+        heads_inside = x.spec.rank == 3
+        params = [y.spec.size, *((length, heads) if heads_inside else (heads, length)), int(heads_inside), size, rotated]
+        params += [int(self.op.interleaved), rows, slot]
+        found = kernel("attention.rotary", storage=self.backend.storage(x.dtype))
+        self.backend.commands.record(found, [x, cos, sin, positions or faults, y, faults], params, (y.spec.size,))

@@ -18,11 +18,13 @@ from mnnx.backends.gpu.executions.convolution_plans import (
     ProductPlan,
     TransposedPlan,
 )
+from mnnx.backends.gpu.executions.product import Product, Right, column_vectors, record_product
 from mnnx.backends.gpu.executions.winograd_plan import WinogradPlan
+from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.convolution import Conv, ConvTranspose, DeformConv
 
 #: How much faster blocked kernels are, as bytes of memory traffic per operation.
 _SAVED, _SAVED_DEPTHWISE = 0.3, 1.0
@@ -101,3 +103,61 @@ class ConvolutionExecution(GpuExecution):
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if outputs[0].spec.size:
             self.plan.record(inputs, outputs[0], scratch)
+
+
+def supports_deformed(op: DeformConv, inputs: Specs, outputs: Specs) -> str | None:
+    dtypes = {spec.dtype for spec in inputs if spec is not None}
+    return None if len(dtypes) == 1 and dtypes <= {_FLOAT16, _FLOAT32} else f"no kernels for {', '.join(sorted(map(str, dtypes)))}"
+
+
+@creator(DeformConv, supports=supports_deformed)
+def create_deformed(op: DeformConv, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return DeformedExecution(op, backend, inputs)
+
+
+class DeformedExecution(GpuExecution):
+    """Image by image: the pixels under the taps are laid out, and then a product for each group."""
+
+    def __init__(self, op: DeformConv, backend, inputs: Specs):
+        super().__init__(op, backend)
+        x, w = inputs[:2]
+        self.channels, self.windows = x.shape[1], Windows.of(op.geometry(x.shape, w.shape))
+        #: Pixels in whole vectors, so that products read them where they lie.
+        self.pitch = column_vectors(self.windows.out_pixels, backend.block_width) * backend.block_width
+        self.itemsize = backend.stored(x.dtype.itemsize, x.dtype)
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.channels * self.windows.taps * self.pitch * self.itemsize if outputs[0].size else 0
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        (x, w, offset, bias, mask), y = (*inputs, None, None)[:5], outputs[0]
+        op, backend, windows, block = self.op, self.backend, self.windows, self.backend.block_width
+        if y.spec.size == 0:
+            return
+        groups, pixels, storage = op.group, windows.out_pixels, backend.storage(x.dtype)
+        rows, depth = y.shape[1] // groups, self.channels // groups * windows.taps
+        numbers, lines = np.arange(groups), self.channels * windows.taps
+        for image in range(x.shape[0]):
+            if lines:
+                sizes = [n for three in windows for n in three[1:]]
+                params = [*sizes, image, self.channels, op.offset_group, self.pitch, int(mask is not None)]
+                found = kernel("convolution.deformed", storage=storage)
+                backend.commands.record(found, [x, offset, offset if mask is None else mask, scratch], params, (pixels, lines))
+            product = Product(
+                rows=rows,
+                columns=pixels,
+                depth=depth,
+                a=w,
+                a_items=numbers * rows * depth,
+                a_row=depth,
+                a_step=1,
+                b=Right(scratch if lines else x, numbers * depth * self.pitch // block, 1, self.pitch // block),
+                c=y,
+                c_items=(image * groups + numbers) * rows * pixels,
+                c_row=pixels,
+                bias=bias,
+                bias_items=numbers * rows,
+                bias_row=1,
+                bias_column=int(bias is None),
+            )
+            record_product(backend, storage, product)

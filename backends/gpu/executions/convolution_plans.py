@@ -72,6 +72,10 @@ class Problem(Row):
         return self.groups * self.out_blocks * self.block * math.prod(self.windows.kernel) * channels * self.itemsize
 
     @property
+    def bias_bytes(self) -> int:
+        return self.groups * self.out_blocks * self.block * 4
+
+    @property
     def activation(self) -> list[int | float]:
         op = self.op
         return activation_params(op.activation, op.activation_parameters) if hasattr(op, "activation") else activation_params("", ())
@@ -117,7 +121,7 @@ class Plan(ABC):
     @property
     def pieces(self) -> Sequence[int]:
         """Bytes of what it gives to kernels beside the tensors."""
-        return self.scratch_bytes, self.problem.weight_bytes(self.problem.source)
+        return self.scratch_bytes, self.problem.weight_bytes(self.problem.source), self.problem.bias_bytes
 
     @abstractmethod
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
@@ -243,7 +247,8 @@ class DepthwisePlan(Plan):
 
     @property
     def pieces(self) -> Sequence[int]:
-        return ()
+        problem = self.problem
+        return problem.out_blocks * problem.block * math.prod(self.windows.kernel) * problem.itemsize, problem.bias_bytes
 
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
         x, w, bias, residual = (*inputs, None, None)[:4]

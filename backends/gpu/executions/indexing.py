@@ -11,18 +11,24 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.dtypes import STRING
 from mnnx.schema.ops.base import Op, Spec
-from mnnx.schema.ops.indexing import Gather, GatherElements, GatherND, OneHot, ScatterElements, ScatterND, TensorScatter
+from mnnx.schema.ops.indexing import Gather, GatherElements, GatherND, OneHot, ScatterElements, ScatterND, TensorScatter, TopK
+from mnnx.schema.records import Row
 
 #: As in kernels/indexing.py.
 REDUCTIONS = ("add", "mul", "max", "min")
 
 #: More updates than this aren't reduced one after the other by one work item.
 _MOST_IN_LINE = 1 << 16
-_REDUCIBLE = frozenset(np.dtype(t) for t in ("float32", "float16", "int32"))
+#: TopK ranks rows up to this long as they are; of longer ones the first k are selected before.
+_SHORT_ROW = 256
+#: TopK ranks by comparing each with each, so many pairs at most.
+_MOST_COMPARED = 1 << 30
+_REDUCIBLE = _ORDERED = frozenset(np.dtype(t) for t in ("float32", "float16", "int32"))
 
 
 def unmovable(spec: Spec) -> str | None:
@@ -254,3 +260,73 @@ class OneHotExecution(GpuExecution):
         found = kernel("indexing.one_hot", storage=storage, width=width, classes="int" if whole else self.backend.storage(classes.dtype))
         params = [total, y.shape[axis], math.prod(y.shape[axis + 1 :]), words_of(classes.spec) if whole else 1]
         self.backend.commands.record(found, [classes, values, y], params, (total,))
+
+
+class _TopRows(Row):
+    """TopK's rows [outer, count, inner], of which k are wanted, and how many of each are ranked."""
+
+    outer: int
+    count: int
+    inner: int
+    k: int
+    ranked: int
+
+    @classmethod
+    def of(cls, op: TopK, inputs: Specs) -> _TopRows:
+        outer, count, inner = around(inputs[0].shape, op.axis)
+        (k,) = inputs[1].ints()
+        return cls(outer, count, inner, k, count if count <= _SHORT_ROW else k)
+
+    @property
+    def rows(self) -> int:
+        return self.outer * self.inner
+
+
+def supports_top_k(op: TopK, inputs: Specs, outputs: Specs) -> str | None:
+    if inputs[0].dtype not in _ORDERED:
+        return f"no kernels for {inputs[0].dtype}"
+    top = _TopRows.of(op, inputs)
+    return f"each of {top.ranked} elements would be compared with all others" if top.rows * top.ranked**2 > _MOST_COMPARED else None
+
+
+@creator(TopK, supports=supports_top_k)
+def create_top_k(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return TopKExecution(op, backend, _TopRows.of(op, inputs))
+
+
+class TopKExecution(GpuExecution):
+    """A work item for each element that is ranked, which counts those before it."""
+
+    def __init__(self, op: Op, backend, top: _TopRows):
+        super().__init__(op, backend)
+        self.top = top
+
+    def _pieces(self, outputs: Sequence) -> list[int]:
+        """Bytes of working memory: the places of what is ranked, and the results that nobody wants."""
+        top = self.top
+        size = top.rows * top.k
+        places = 4 * size if top.ranked < top.count else 0
+        return [places, 0 if outputs[0] is not None else 4 * size, 0 if outputs[1] is not None else 8 * size]
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return sum(-(-nbytes // self.backend.alignment) * self.backend.alignment for nbytes in self._pieces(outputs))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, top, backend = inputs[0], self.top, self.backend
+        if top.rows * top.k == 0:
+            return
+        pieces, offset = [], 0
+        for nbytes in self._pieces(outputs):
+            spec = Spec(np.dtype(np.uint8), (nbytes,))
+            pieces.append(DeviceTensor("", spec, backend, scratch.memory, scratch.offset + offset) if nbytes else None)
+            offset += -(-nbytes // backend.alignment) * backend.alignment
+        storage, flip, listed = backend.storage(x.dtype), 0 if self.op.largest else -1, pieces[0] is not None
+        if listed:
+            team = Rows(top.outer, top.count, top.inner, 1, False).team(backend)
+            params = [top.rows, top.count, top.inner, top.k, flip]
+            found = kernel("top_k.select", storage=storage, team=team)
+            backend.commands.record(found, [x, pieces[0]], params, *items(top.rows, team, backend))
+        results = [piece if tensor is None else tensor for piece, tensor in zip(pieces[1:], outputs, strict=True)]
+        params = [top.rows, top.count, top.inner, top.ranked, top.k, int(listed), flip]
+        found = kernel("top_k.rank", storage=storage)
+        backend.commands.record(found, [x, pieces[0] if listed else x, *results], params, (top.rows * top.ranked,))

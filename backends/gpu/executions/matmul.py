@@ -27,7 +27,7 @@ from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.products import Operands, operands_of
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FLOATS = (np.dtype("float32"), np.dtype("float16"))
@@ -57,20 +57,29 @@ class ProductExecution(GpuExecution):
             self.b = self.b._replace(batch=(), batch_strides=())
         self.batch = np.broadcast_shapes(self.a.batch, self.b.batch)
         self.storage = backend.storage(inputs[0].dtype)
-        self.packs = inputs[1].value is None and not in_place(backend, self.b, self.a.rows)
+        constant = inputs[1].value is not None
+        self.packed_inputs = (1,) if constant else ()
+        self.packs = not constant and not in_place(backend, self.b, self.a.rows)
+        self.itemsize = backend.stored(inputs[1].dtype.itemsize, inputs[1].dtype)
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return product_kernels(self.backend, self.storage)
 
-    def _packed_bytes(self, b: Spec) -> int:
-        return packed_bytes(self.backend, self.b, self.backend.stored(b.dtype.itemsize, b.dtype))
+    def _parts(self) -> list[tuple[int, int]]:
+        """The first and the last + 1 of the columns that are computed together: all, unless a constant b is larger than an argument."""
+        columns, block = self.b.columns, self.backend.block_width
+        vector = packed_bytes(self.backend, self.b._replace(columns=1), self.itemsize)
+        most = max(1, self.backend.device.largest // max(1, vector)) * block if self.packed_inputs else columns
+        return [(first, min(first + most, columns)) for first in range(0, columns, most)]
 
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
-        packs = outputs[0].size and (self.packs or inputs[1].value is not None)
-        return self._packed_bytes(inputs[1]) if packs else 0
+        if not outputs[0].size or not (self.packs or self.packed_inputs):
+            return 0
+        first, last = self._parts()[0]
+        return packed_bytes(self.backend, self.b._replace(columns=last - first), self.itemsize)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return self._packed_bytes(inputs[1]) if self.packs and outputs[0].size else 0
+        return packed_bytes(self.backend, self.b, self.itemsize) if self.packs and outputs[0].size else 0
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if outputs[0].spec.size == 0:
@@ -78,36 +87,39 @@ class ProductExecution(GpuExecution):
         operands, a = self.operands, self.a
         c = Matrices.of((*self.batch, a.rows, self.b.columns))
         bias, bias_row, bias_column = self._bias(inputs)
-        product = Product(
-            rows=a.rows,
-            columns=self.b.columns,
-            depth=a.columns,
-            a=inputs[0],
-            a_items=a.items(self.batch, 1),
-            a_row=a.row_stride,
-            a_step=a.column_stride,
-            b=self._right(inputs[1], scratch),
-            c=outputs[0],
-            c_items=c.items(self.batch, 1),
-            c_row=c.row_stride,
-            alpha=operands.alpha,
-            bias=bias,
-            bias_row=bias_row,
-            bias_column=bias_column,
-            beta=operands.beta,
-            residual=None if operands.residual is None else inputs[operands.residual],
-            activation=operands.activation,
-            activation_parameters=operands.activation_parameters,
-        )
-        record_product(self.backend, self.storage, product)
+        for first, last in self._parts():
+            product = Product(
+                rows=a.rows,
+                columns=last - first,
+                depth=a.columns,
+                a=inputs[0],
+                a_items=a.items(self.batch, 1),
+                a_row=a.row_stride,
+                a_step=a.column_stride,
+                b=self._right(inputs[1], scratch, first, last),
+                c=outputs[0],
+                c_items=c.items(self.batch, 1) + first,
+                c_row=c.row_stride,
+                alpha=operands.alpha,
+                bias=bias,
+                bias_items=np.full(math.prod(self.batch), first * bias_column),
+                bias_row=bias_row,
+                bias_column=bias_column,
+                beta=operands.beta,
+                residual=None if operands.residual is None else inputs[operands.residual],
+                activation=operands.activation,
+                activation_parameters=operands.activation_parameters,
+            )
+            record_product(self.backend, self.storage, product)
 
-    def _right(self, b: DeviceTensor, scratch: DeviceTensor | None) -> Right:
+    def _right(self, b: DeviceTensor, scratch: DeviceTensor | None, first: int, last: int) -> Right:
         backend = self.backend
         if b.constant is None:
             return right_of(backend, self.b, b, scratch, self.batch)
-        pack = functools.partial(_packed, backend=backend, transposed=self.operands.transpose_b)
-        memory = backend.packed(("right", self.operands.transpose_b), b.constant, pack)
-        return Right(memory, packed_items(backend, self.b, self.batch), *strides_of(backend, self.b.columns, self.b.rows))
+        part, transposed = self.b._replace(columns=last - first), self.operands.transpose_b
+        pack = functools.partial(_packed, backend=backend, transposed=transposed, columns=slice(first, last))
+        memory = backend.packed(("right", transposed, first, last), b.constant, pack)
+        return Right(memory, packed_items(backend, part, self.batch), *strides_of(backend, part.columns, part.rows))
 
     def _bias(self, inputs: Tensors):
         """The bias with its elements from row to row and from column to column."""
@@ -129,9 +141,9 @@ def _matrices(shape: tuple[int, ...], transposed: bool) -> Matrices:
     return Matrices.of(shape, (*perm[:-2], perm[-1], perm[-2]) if transposed else perm)
 
 
-def _packed(b: np.ndarray, backend, transposed: bool) -> np.ndarray:
+def _packed(b: np.ndarray, backend, transposed: bool, columns: slice) -> np.ndarray:
     b = b.reshape(-1, 1) if b.ndim == 1 else b
-    return pack_right(backend, np.swapaxes(b, -1, -2) if transposed else b)
+    return pack_right(backend, (np.swapaxes(b, -1, -2) if transposed else b)[..., columns])
 
 
 def _spread(bias: np.ndarray, shape: tuple[int, ...], columns: int, width: int) -> np.ndarray:

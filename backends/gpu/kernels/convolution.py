@@ -107,3 +107,36 @@ def pad(storage: str, width: int) -> Source:
     names = ("in", "out", "begin")
     params = ", ".join(f"int {name}_{axis}" for name in names for axis in ("d", "h", "w"))
     return Source((reads("x", storage, width), writes("y", storage, width)), params, body)
+
+
+@kernel_factory("convolution.deformed", lambda: [{"storage": storage} for storage in FLOATS])
+def deformed(storage: str) -> Source:
+    """y [channels * taps, pitch]: the pixels of an image x [N, channels, in_h, in_w] under the windows' taps.
+
+    offset [N, groups, taps, 2, pixels] moves the taps (down, right), and mask [N, groups, taps, pixels] scales what they find, where there
+    is one. Bilinear; 0 outside.
+    Work items: pixels, channels * taps.
+    """
+    body = """\
+    int pixel = gid(0), line = gid(1), taps = kernel_h * kernel_w, pixels = out_h * out_w;
+    if (pixel >= pixels || line >= channels * taps) return;
+    int tap = line % taps, channel = line / taps, plane = (image * channels + channel) * in_h * in_w;
+    int at = (image * groups + channel / (channels / groups)) * taps + tap;
+    float row = load_offset(2 * at * pixels + pixel) + to_float(pixel / out_w * stride_h - begin_h + tap / kernel_w * dilation_h);
+    float column = load_offset((2 * at + 1) * pixels + pixel) + to_float(pixel % out_w * stride_w - begin_w + tap % kernel_w * dilation_w);
+    float v = 0.0f;
+    if (row > -1.0f && row < to_float(in_h) && column > -1.0f && column < to_float(in_w)) {
+        float top = m_floor(row), left = m_floor(column), down = row - top, right = column - left;
+        int y0 = to_int(top), x0 = to_int(left), from = plane + y0 * in_w + x0;
+        bool above = y0 >= 0, below = y0 + 1 < in_h, before = x0 >= 0, after = x0 + 1 < in_w;
+        if (above && before) v = v + (1.0f - down) * (1.0f - right) * load_x(from);
+        if (above && after) v = v + (1.0f - down) * right * load_x(from + 1);
+        if (below && before) v = v + down * (1.0f - right) * load_x(from + in_w);
+        if (below && after) v = v + down * right * load_x(from + in_w + 1);
+    }
+    if (has_mask != 0) v = v * load_mask(at * pixels + pixel);
+    store_y(line * pitch + pixel, v);"""
+    names = ("in", "out", "kernel", "stride", "dilation", "begin")
+    params = ", ".join(f"int {name}_{axis}" for name in names for axis in ("h", "w"))
+    buffers = (reads("x", storage), reads("offset", storage), reads("mask", storage), writes("y", storage))
+    return Source(buffers, f"{params}, int image, int channels, int groups, int pitch, int has_mask", body)

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from mnnx.backends import elementwise
@@ -18,6 +19,12 @@ from mnnx.schema.ops.base import Op, RuleError, Spec
 
 _FLOAT32, _INT32, _BOOL, _INT64 = (np.dtype(name) for name in ("float32", "int32", "bool", "int64"))
 _BYTES = (np.dtype("int8"), np.dtype("uint8"))
+#: Integers that are computed as int32, as in executions/elementwise.py.
+_NARROW = (*_BYTES, np.dtype("int16"), np.dtype("uint16"))
+#: Dtypes that are only cast, to and from those of networks.
+_RARE = {np.dtype(name): short for name, short in (("int16", "short"), ("uint16", "ushort"), ("uint32", "uint"), ("uint64", "ulong"))}
+_RARE[np.dtype(ml_dtypes.bfloat16)] = "bfloat"
+_CAST_WITH_RARE = (_FLOAT32, np.dtype("float16"), _INT32, _INT64)
 _STORAGES = {_BOOL: "bool", _INT32: "int", _INT64: "long", _BYTES[0]: "char", _BYTES[1]: "uchar"}
 #: Dtypes for which kernels without strides exist as well.
 _COMMON = (_FLOAT32, _INT32, _BOOL, np.dtype("float16"))
@@ -41,6 +48,9 @@ def variants() -> Iterator[dict[str, Any]]:
             for dtype in (_FLOAT32, *_STORAGES):
                 for inputs in _inputs(op, dtype):
                     yield from _variants_of(op, inputs)
+    for rare, usual in itertools.product(_RARE, _CAST_WITH_RARE):
+        yield from _variants_of(cast.Cast(to=usual), [Spec(rare, (1,))])
+        yield from _variants_of(cast.Cast(to=rare), [Spec(usual, (1,))])
 
 
 def _inputs(op: Op, dtype: np.dtype) -> Iterator[list[Spec | None]]:
@@ -69,7 +79,7 @@ def _variants_of(op: Op, inputs: Sequence[Spec | None]) -> Iterator[dict[str, An
     if expression is None or len(expression.inputs) != len(given):
         return
     compute = elementwise.compute_dtype(expression, inputs)
-    compute = _INT32 if compute in _BYTES else compute
+    compute = _INT32 if compute in _NARROW else compute
     if compute.name not in COMPUTES:
         return
     names = sorted(elementwise.names_of(expression.text) & op.fields.keys() - set(expression.inputs))
@@ -91,4 +101,4 @@ def _variants_of(op: Op, inputs: Sequence[Spec | None]) -> Iterator[dict[str, An
 
 
 def _storage(dtype: np.dtype, floats: str) -> str:
-    return _STORAGES.get(dtype, floats)
+    return _STORAGES.get(dtype) or _RARE.get(dtype, floats)

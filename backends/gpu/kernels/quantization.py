@@ -62,7 +62,8 @@ def quantize(storage: str, scale: str, result: str) -> Source:
 
 def _dequantize_variants() -> Iterator[dict]:
     scales = (("float", "float"), ("half", "half"), ("half", "float"))
-    return ({"storage": x, "scale": scale, "result": y, "coded": False} for y, scale in scales for x in ("char", "uchar", "int"))
+    sources = [("char", False), ("uchar", False), ("int", False), ("uchar", True)]
+    return ({"storage": x, "scale": scale, "result": y, "coded": coded} for y, scale in scales for x, coded in sources)
 
 
 @kernel_factory("quantization.dequantize", _dequantize_variants)

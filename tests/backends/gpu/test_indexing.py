@@ -5,8 +5,10 @@ import pytest
 
 import mnnx
 from mnnx.errors import InputError
+from mnnx.schema.ops.attention import RotaryEmbedding
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.indexing import Gather, GatherElements, GatherND, ScatterElements, ScatterND, TensorScatter
+from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss
 from mnnx.schema.ops.slicing import ReverseSequence
 from mnnx.schema.writer import serialize
 from tests.backends.gpu.run import gpu, run
@@ -29,6 +31,9 @@ _CASES = [
     (ScatterND(reduction="mul"), (_X, np.array([[0], [0]], np.int64), _TWO), 1, -5),
     (TensorScatter(axis=1), (_X[:2], _TWO[:, :2].copy(), np.array([0, 4], np.int64)), 2, 5),
     (ReverseSequence(batch_axis=0, time_axis=1), (_X, np.array([1, 6, 0, 3], np.int64)), 1, 7),
+    (RotaryEmbedding(num_heads=1), (_X[None], _X[:, :3].copy(), _X[:, 3:].copy(), np.array([[0, 3, 1, 1]], np.int64)), 3, 4),
+    (NegativeLogLikelihoodLoss(reduction="none"), (_X, np.array([0, 5, 2, 3], np.int32)), 1, 6),
+    (NegativeLogLikelihoodLoss(ignore_index=9, reduction="none"), (_X, np.array([0, 9, 2, 3], np.int64)), 1, -1),
 ]
 
 

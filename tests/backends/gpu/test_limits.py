@@ -12,10 +12,12 @@ from mnnx.backends.backend import Layouts
 from mnnx.backends.gpu.backend import GpuBackend
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.convolution import Conv
-from mnnx.schema.ops.matmul import MatMul
+from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.normalization import InstanceNormalization
 from mnnx.schema.ops.pooling import AveragePool
+from mnnx.schema.ops.reduction import ReduceSum
 from tests.backends.gpu.run import gpu as backend_of
+from tests.backends.gpu.run import run
 
 _FLOAT32 = np.dtype("float32")
 
@@ -66,14 +68,42 @@ def test_a_network_runs_where_its_blocks_would_be_too_large(
     np.testing.assert_allclose(session.run({"x": x})["y"], np.maximum(x, 0) * factors**2, rtol=1e-5)
 
 
-@pytest.mark.parametrize("constant", [True, False])
-def test_packed_operands_count(gpu: str, constant: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    a, shape = Spec(_FLOAT32, (300, 2000)), (2000, 301)
-    b = _weights(*shape) if constant else Spec(_FLOAT32, shape)
+def test_packed_operands_count(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = Spec(_FLOAT32, (300, 2000)), Spec(_FLOAT32, (2000, 301))
     backend, result = backend_of(gpu), [MatMul().infer(a, b)]
     assert backend.supports(MatMul(), [a, b], result) is None
     _limited(backend, monkeypatch, b.nbytes)
     assert "it needs 2 MiB in a piece, more than" in backend.supports(MatMul(), [a, b], result)
+
+
+@pytest.mark.parametrize(
+    ("op", "shapes"),
+    [
+        (MatMul(), ((7, 600), (600, 301))),
+        (MatMul(), ((1, 600), (600, 301))),
+        (MatMul(), ((3, 7, 200), (3, 200, 301))),
+        (Gemm(transB=True, alpha=0.5), ((7, 600), (301, 600), (301,))),
+        (Gemm(beta=2.0), ((7, 600), (600, 301), (7, 301))),
+        (Gemm(), ((7, 600), (600, 301), (7, 1))),
+    ],
+    ids=str,
+)
+def test_constant_operands_are_divided(gpu: str, op: Op, shapes: tuple, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By columns, where they are larger than an argument can be."""
+    a, b, *rest = inputs = [np.random.default_rng(i).standard_normal(shape).astype(np.float32) for i, shape in enumerate(shapes)]
+    if isinstance(op, Gemm):
+        right = b.astype(np.float64).T if op.transB else b.astype(np.float64)
+        wanted = op.alpha * (a @ right) + (op.beta * rest[0] if rest else 0)
+    else:
+        wanted = a @ b.astype(np.float64)
+    backend = _limited(backend_of(gpu), monkeypatch, b.nbytes // 4)
+    ((_, (y,)),) = run(backend, op, *inputs, constants=(1, *range(2, len(inputs))))
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-3)
+    _limited(backend, monkeypatch, 900)
+    specs = [Spec(x.dtype, x.shape, x if i else None) for i, x in enumerate(inputs)]
+    assert "larger than" in backend.supports(op, specs, [op.infer(*specs)]) or "in a piece" in backend.supports(
+        op, specs, [op.infer(*specs)]
+    )
 
 
 def test_what_the_ints_of_kernels_cannot_number_is_too_large(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,3 +111,45 @@ def test_what_the_ints_of_kernels_cannot_number_is_too_large(gpu: str, monkeypat
     x = Spec(_FLOAT32, (1 << 31,))
     reason = backend.supports(MatMul(), [x, x], [Spec(_FLOAT32, ())])
     assert "elements" in reason
+
+
+@pytest.mark.parametrize("op", [Conv(group=5), Conv()], ids=["depthwise", "product"])
+def test_packed_weights_count(gpu: str, op: Conv, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their blocks hold more channels than there are."""
+    x, w = Spec(_FLOAT32, (1, 5, 60, 60)), _weights(5, 1 if op.group > 1 else 5, 59, 59)
+    backend, specs = backend_of(gpu), [x, w]
+    offered, possible = _ways(backend, op, *specs)
+    assert offered == possible != []
+    _limited(backend, monkeypatch, 8 * x.nbytes // 5 * (backend.block_width // 4) - 64)
+    for way in _ways(backend, op, *specs)[1]:
+        execution = backend.create(op, specs, [op.infer(*specs)])
+        execution.way = way
+        assert execution.largest_piece(specs, [op.infer(*specs)]) <= backend.device.largest
+
+
+def test_what_is_alive_together_need_not_lie_in_one_allocation(
+    session_of: Callable[..., mnnx.Session], gpu: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = """<ir_version: 10, opset_import: ["": 21]> main (float[9, 2000] x) => (float[9, 2000] y)
+    { a = Exp(x) b = Transpose<perm = [1, 0]>(x) c = MatMul(b, a) d = MatMul(a, c) e = Relu(d) f = Mul(e, a) y = Sub(f, x) }"""
+    x = np.random.default_rng(0).standard_normal((9, 2000)).astype(np.float32)
+    wanted = session_of(model).run({"x": x})["y"]
+    device = backend_of(gpu).device
+    limit = 2000 * 2000 * 4 + 70_000
+    monkeypatch.setattr(device, "largest", limit)
+    monkeypatch.setattr(device, "largest_allocation", limit)
+    session = session_of(model, backend=gpu)
+    for _ in range(2):
+        np.testing.assert_allclose(session.run({"x": x})["y"], wanted, rtol=1e-4, atol=1e-3 * np.abs(wanted).max())
+    assert session.info()["arena_bytes"] > limit
+    assert {row.backend for row in session.placement()} == {gpu}
+
+
+def test_working_memory_lies_in_one_allocation(gpu: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, axes = Spec(_FLOAT32, (4, 300, 4, 50)), Spec.of(np.array([1, 3]))
+    op, backend = ReduceSum(), backend_of(gpu)
+    result = [op.infer(x, axes)]
+    needed = backend.create(op, [x, axes], result).scratch_bytes([x, axes], result)
+    assert backend.supports(op, [x, axes], result) is None
+    monkeypatch.setattr(backend.device, "largest_allocation", needed - 1)
+    assert "to work in, more than the" in backend.supports(op, [x, axes], result)

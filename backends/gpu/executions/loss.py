@@ -1,0 +1,75 @@
+"""Loss functions on GPUs."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.creators import creator
+from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.executions.activation import record_softmax
+from mnnx.backends.gpu.executions.indexing import words_of
+from mnnx.backends.gpu.executions.matmul import FLOATS
+from mnnx.backends.gpu.executions.rows import TEAM, Rows, around, items
+from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.tensor import DeviceTensor
+from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
+
+
+def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+    if outputs[0] is None:
+        return "only the logarithms are wanted"
+    return None if inputs[0].dtype in FLOATS else f"no kernel for {inputs[0].dtype}"
+
+
+@creator(NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, supports=supports)
+def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return LossExecution(op, backend)
+
+
+class LossExecution(GpuExecution):
+    """A work item per label, and a group for their sum."""
+
+    def _pieces(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> list[Spec]:
+        """The working memory: the losses and their weights, and logarithms that nobody wants."""
+        scores, labels = inputs[:2]
+        each = Spec(np.dtype(np.float32), labels.shape or (1,))
+        makes_logs = isinstance(self.op, SoftmaxCrossEntropyLoss) and (*outputs, None)[1] is None
+        return [each, each, Spec(scores.dtype, scores.shape if makes_logs else (0,))]
+
+    def _aligned(self, nbytes: int) -> int:
+        return -(-max(nbytes, 1) // self.backend.alignment) * self.backend.alignment
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        losses, factors, logs = self._pieces(inputs, outputs)
+        return sum(map(self._aligned, (losses.nbytes, factors.nbytes, self.backend.stored(logs.nbytes, logs.dtype))))
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        (scores, labels, weights), y, op, backend = (*inputs, None)[:3], outputs[0], self.op, self.backend
+        pieces, offset = [], scratch.offset
+        for spec in self._pieces(inputs, outputs):
+            pieces.append(DeviceTensor(scratch.name, spec, backend, scratch.memory, offset))
+            offset += self._aligned(spec.nbytes)
+        losses, factors, logs = pieces
+        storage, total = backend.storage(scores.dtype), labels.spec.size
+        if isinstance(op, SoftmaxCrossEntropyLoss):
+            logs = outputs[1] if len(outputs) > 1 and outputs[1] is not None else logs
+            if scores.spec.size:
+                record_softmax(backend, storage, Rows.of(backend.block_width, *around(scores.shape, 1)), scores, logs, logarithm=True)
+            scores = logs
+        alone, classes = op.reduction == "none", scores.shape[1]
+        if total:
+            ignored = np.array([0 if op.ignore_index is None else op.ignore_index], np.int64).view(np.int32).tolist()
+            faults, slot = backend.commands.fault(f"labels must be in [0, {classes}), or ignore_index; found {{}}")
+            params = [total, classes, math.prod(scores.shape[2:]), words_of(labels.spec), int(op.ignore_index is not None), *ignored]
+            params += [int(weights is not None), slot]
+            found = kernel("loss.each", storage=storage, result=storage if alone else "float")
+            buffers = [scores, labels, scores if weights is None else weights, y if alone else losses, factors, faults]
+            backend.commands.record(found, buffers, params, (total,))
+        if not alone:
+            team = 1 if backend.device.profile.is_cpu else TEAM
+            found = kernel("loss.total", storage=storage, team=team)
+            backend.commands.record(found, [losses, factors, y], [total, int(op.reduction == "mean")], *items(1, team, backend))
