@@ -40,7 +40,7 @@ def plan_memory(buffers: list[Buffer], alignment: int) -> MemoryPlan:
         buffer.offset = offset
         arena = max(arena, offset + size)
         _insert(placed, buffer)
-    return MemoryPlan(arena, _lower_bound(buffers, alignment))
+    return MemoryPlan(arena, lower_bound(buffers, alignment))
 
 
 def _insert(placed: list[Buffer], buffer: Buffer) -> None:
@@ -48,7 +48,8 @@ def _insert(placed: list[Buffer], buffer: Buffer) -> None:
     placed.insert(position, buffer)
 
 
-def _lower_bound(buffers: list[Buffer], alignment: int) -> int:
+def lower_bound(buffers: list[Buffer], alignment: int) -> int:
+    """The largest sum of buffers alive at one step."""
     changes: dict[int, int] = {}
     for buffer in buffers:
         size = aligned(buffer.nbytes, alignment)
