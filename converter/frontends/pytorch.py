@@ -47,7 +47,9 @@ def is_module(source: Any, options: ExportOptions) -> bool:
         return True
     if given := [name for name, value in vars(options).items() if value is not None]:
         missing = "" if importlib.util.find_spec("torch") else ", and PyTorch isn't installed: pip install torch onnxscript"
-        raise ConversionError(f"{', '.join(given)} are for a source that is a torch.nn.Module; this one is a {type(source).__name__}{missing}")
+        raise ConversionError(
+            f"{', '.join(given)} are for a source that is a torch.nn.Module; this one is a {type(source).__name__}{missing}"
+        )
     return False
 
 
@@ -126,9 +128,7 @@ def _export(module: Any, args: tuple[Any, ...], kwargs: dict[str, Any], options:
     if scripted or "dynamo" not in inspect.signature(torch.onnx.export).parameters:
         _export_traced(torch, module, args, kwargs, options, path, scripted)
         return
-    program = torch.onnx.export(
-        module, args, kwargs=kwargs, dynamic_shapes=options.dynamic_shapes, **names, dynamo=True, verbose=False
-    )
+    program = torch.onnx.export(module, args, kwargs=kwargs, dynamic_shapes=options.dynamic_shapes, **names, dynamo=True, verbose=False)
     _name(program, options)
     program.save(str(path), external_data=True)
 
