@@ -141,7 +141,7 @@ def _convert(
     say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)
-    write_model(model, target)
+    target_bytes = write_model(model, target)
     say("done", 1.0)
     main = graphs[0]
     inputs = {main.values[i].name: main.values[i].shape for i in main.inputs}
@@ -154,7 +154,7 @@ def _convert(
         passes=passes,
         dynamic_dims={name: dims for name, dims in inputs.items() if dims and not all(isinstance(d, int) for d in dims)},
         source_bytes=_size(source) + imported.external_bytes,
-        target_bytes=_size(target),
+        target_bytes=target_bytes,
         seconds=time.perf_counter() - start,
         explanations=[] if explainer is None else explainer.explanations,
     )
