@@ -30,7 +30,8 @@ SECONDS = 60
 UNKNOWN = "–"
 HEAD = """# Cases of operators
 
-Generated: `make op-table` runs the cases and writes this page; a test compares its rows with the cases there are.
+Generated: `make op-table` runs the cases and writes this page; a test compares its rows with those of the cases
+there are.
 
 For each operator, opset and element type (of the first input) the number of cases that pass: those of `tests/cases`, the forms of old
 opsets, and the node cases of the ONNX project, with their tolerances. An opset is the one that gave the operator its form; the cases of
@@ -57,9 +58,9 @@ def main() -> None:
         if backend != "cpu" and (reason := missing_in_a_process(backend)):
             sys.stderr.write(f"{backend} keeps its column: {reason}\n")
             continue
-        cells, failed = run(backend, options.workers, options.ops)
+        cells, missed = run(backend, options.workers, options.ops)
         columns[backend] = columns.get(backend, {}) | cells
-        failures += failed
+        failures += missed
     keys = {case.key for case in all_cases()}
     columns = {backend: {key: cell for key, cell in cells.items() if key in keys} for backend, cells in columns.items()}
     PAGE.write_text(page(columns))
@@ -77,7 +78,9 @@ def run(backend: str, workers: int, ops: re.Pattern) -> tuple[dict[Key, str], li
         for index, outcome, why in pool.imap_unordered(_outcome, ((index, backend) for index in chosen), chunksize=20):
             counts[cases[index].key][outcome] += 1
             if outcome == "failed":
-                failures.append(f"{backend} {cases[index].key} {cases[index].name}: {known_failures.reason(cases[index].name) or why}")
+                failures.append(
+                    f"{backend} {cases[index].key} {cases[index].name}: {known_failures.reason(cases[index].name, backend) or why}"
+                )
     return {key: _cell(count) for key, count in counts.items()}, sorted(failures)
 
 
@@ -130,6 +133,11 @@ def total(cell: str) -> int:
     """The number of cases that a cell stands for."""
     passed, _, cases = cell.partition(" of ")
     return int(cases) if cases else sum(map(int, passed.split(" + ")))
+
+
+def failed(cell: str) -> int:
+    passed, _, cases = cell.partition(" of ")
+    return total(cell) - total(passed) if cases else 0
 
 
 def read_columns(text: str) -> dict[str, dict[Key, str]]:
