@@ -8,7 +8,7 @@ GPU_RUNTIMES := pocl-opencl-icd mesa-vulkan-drivers libvulkan1 vulkan-validation
 # setuptools shows every editable installation a box of warnings, which has nothing to do with this one.
 INSTALL := PYTHONWARNINGS="ignore:Editable installation" $(BIN)/python -m pip install --quiet
 
-.PHONY: demo test test-slow bounds lint format schema spirv docs bench op-counts conversion-cost arm64 wheel clean
+.PHONY: demo test test-slow bounds lint format schema spirv docs op-table bench op-counts conversion-cost arm64 wheel clean
 
 $(VENV)/installed: pyproject.toml setup.cfg
 	@$(PYTHON) -c "import sys; sys.exit(sys.version_info < (3, 10))" || { echo "mnnx needs Python 3.10 or newer"; exit 1; }
@@ -62,6 +62,9 @@ spirv: $(VENV)/installed-dev  ## Compiles the Vulkan kernels whose sources chang
 docs: $(VENV)/installed-dev  ## Regenerates docs/operators.md, and the table of passes in docs/converter.md
 	$(BIN)/mnnx ops --markdown > docs/operators.md
 	$(BIN)/python -m mnnx.converter.passes.documentation
+
+op-table: $(VENV)/installed-dev $(VENV)/gpu-runtimes  ## Runs all cases of single ops, or of those that match OPS, and rewrites docs/operator-cases.md
+	$(BIN)/python -m tests.op_table --workers $(WORKERS) --ops "$(OPS)"
 
 bench: $(VENV)/installed-dev  ## Speed of generated networks, as ratios to onnxruntime
 	$(BIN)/python -m tests.benchmark

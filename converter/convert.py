@@ -7,7 +7,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ import mnnx
 from mnnx.converter.dump import PassDump
 from mnnx.converter.explain import Explainer
 from mnnx.converter.fixed_shapes import FixedShapes
+from mnnx.converter.frontends import pytorch
 from mnnx.converter.graph import Graph
 from mnnx.converter.half_weights import check_kind, store_halves
 from mnnx.converter.passes import check_names, run_passes
@@ -28,20 +29,26 @@ from mnnx.schema.writer import write_model
 
 if TYPE_CHECKING:
     import onnx
+    import torch
 
 LEVELS = (0, 1, 2, 3)
 
 #: Endings of files of other frameworks, which can't be told from a broken ONNX file by what is in them.
 _OTHER_FORMATS = (
     *(".caffemodel", ".engine", ".h5", ".keras", ".mlmodel", ".mnn", ".ncnn", ".ort", ".param", ".pdmodel", ".pt", ".pth", ".safetensors"),
-    *(".tflite", ".xml"),
+    *(".pt2", ".tflite", ".xml"),
 )
+_PYTORCH = (".pt", ".pt2", ".pth")
 
 
 def convert(
-    source: str | os.PathLike | onnx.ModelProto,
+    source: str | os.PathLike | onnx.ModelProto | torch.nn.Module | torch.export.ExportedProgram,
     target: str | os.PathLike,
     *,
+    example_inputs: Any = None,
+    dynamic_shapes: Any = None,
+    input_names: Sequence[str] | None = None,
+    output_names: Sequence[str] | None = None,
     level: int = 2,
     weights: str = "float32",
     input_shapes: Mapping[str, Sequence[Dim]] | None = None,
@@ -51,7 +58,11 @@ def convert(
     explain: str | None = None,
     progress: Callable[[str, float], None] | None = None,
 ) -> ConversionReport:
-    """Converts an ONNX model (a path or a ModelProto) and writes it to `target`, whole or not at all.
+    """Converts an ONNX model (a path or a ModelProto) or a PyTorch module and writes it to `target`, whole or not at all.
+
+    A module is exported by PyTorch's own ONNX exporter, in evaluation mode. example_inputs is what its `forward` is called with: a tensor,
+    a tuple of what it takes by position, or a dict of what it takes by name. dynamic_shapes says which dims stay open, as it does for
+    torch.export.export; all others are fixed at the example's. input_names, output_names: other names than the module's, in order.
 
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
     a little. weights: what large float32 weights are stored as, float32, float16 or bfloat16; all is computed in float32 all the same,
@@ -64,7 +75,8 @@ def convert(
     then say for each pass what it did there, or why nothing.
 
     Raises UnsupportedOperator listing all ops that mnnx doesn't know, ConversionError for a broken model, shapes that don't fit it, an
-    unknown pass, a file of another format, a target that can't be written or is the source, or where memory or the package onnx is missing.
+    unknown pass, a file of another format, a target that can't be written or is the source, or where memory or the package onnx is missing;
+    and with what PyTorch says where it can't export a module.
     """
     if not isinstance(level, Integral) or level not in LEVELS:
         raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
@@ -73,13 +85,21 @@ def convert(
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
     options = _Options(level, weights, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
     _check_target(_path(target, "target"))
-    if not hasattr(source, "SerializeToString"):
+    export = pytorch.ExportOptions(example_inputs, dynamic_shapes, input_names, output_names)
+    is_module = pytorch.is_module(source, export)
+    if not is_module and not hasattr(source, "SerializeToString"):
         _check_source(_path(source, "source"), Path(target))
     if importlib.util.find_spec("onnx") is None:
         raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
     say = progress or (lambda stage, fraction: None)
     try:
-        return _convert(source, target, options, say)
+        if not is_module:
+            return _convert(source, target, options, say)
+        start = time.perf_counter()
+        say("export", 0.0)
+        with pytorch.exported(source, export) as path:
+            report = _convert(path, target, options, say)
+        return replace(report, source=_name(source), seconds=time.perf_counter() - start)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
         raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
@@ -121,7 +141,7 @@ def _convert(
     say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)
-    write_model(model, target)
+    target_bytes = write_model(model, target)
     say("done", 1.0)
     main = graphs[0]
     inputs = {main.values[i].name: main.values[i].shape for i in main.inputs}
@@ -133,8 +153,8 @@ def _convert(
         ops_after=count_ops(graph),
         passes=passes,
         dynamic_dims={name: dims for name, dims in inputs.items() if dims and not all(isinstance(d, int) for d in dims)},
-        source_bytes=_size(source),
-        target_bytes=_size(target),
+        source_bytes=_size(source) + imported.external_bytes,
+        target_bytes=target_bytes,
         seconds=time.perf_counter() - start,
         explanations=[] if explainer is None else explainer.explanations,
     )
@@ -170,7 +190,8 @@ def _check_source(source: Path, target: Path) -> None:
     if start[4:] == b"MNNX":
         raise ConversionError(f"{source} is an .mnnx model already; mnnx converts from ONNX: give the .onnx file that it was made from")
     if source.suffix.lower() in _OTHER_FORMATS:
-        raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: export the model as .onnx first")
+        way = "load the module in Python and give that" if source.suffix.lower() in _PYTORCH else "export the model as .onnx first"
+        raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: {way}")
 
 
 def _check_target(target: Path) -> None:
@@ -197,7 +218,7 @@ def _obstacle(target: Path) -> str:
 
 
 def _name(source: Any) -> str:
-    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else "ModelProto"
+    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
 
 
 def _size(source: Any) -> int:

@@ -25,8 +25,8 @@ SIDECAR_LIMIT = 2 * 1024**3
 _T = TypeVar("_T")
 
 
-def write_model(model: Model, path: str | os.PathLike, sidecar_limit: int = SIDECAR_LIMIT) -> None:
-    """Writes `model` to `path`; weights of more than `sidecar_limit` bytes go to `path` + ".weights".
+def write_model(model: Model, path: str | os.PathLike, sidecar_limit: int = SIDECAR_LIMIT) -> int:
+    """Writes `model` to `path`; weights of more than `sidecar_limit` bytes go to `path` + ".weights". Returns the bytes written.
 
     An existing file is replaced in one step, and only by one that the reader has read. Raises ConversionError, and leaves nothing
     behind, where the model is not legal or the file can't be written.
@@ -45,14 +45,17 @@ def write_model(model: Model, path: str | os.PathLike, sidecar_limit: int = SIDE
             structure = contents.structure((sidecar.name, contents.size, checksum))
             _write(temporary, lambda file: file.write(structure))
             _check(lambda: reader.read_file(temporary, str(path), temporary_sidecar), str(path))
+            written = temporary.stat().st_size + temporary_sidecar.stat().st_size
             os.replace(temporary_sidecar, sidecar)
             leftovers.append(sidecar)
         else:
             _write(temporary, contents.write)
             _check(lambda: reader.read_file(temporary, str(path)), str(path))
+            written = temporary.stat().st_size
         os.replace(temporary, path)
         leftovers.clear()
         _sync_folder(path.parent)
+        return written
     except OSError as error:
         raise ConversionError(f"{path} can't be written: {error.strerror or error}") from error
     finally:

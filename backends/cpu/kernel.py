@@ -127,6 +127,7 @@ class _Loader:
         self.compiled = 0
         self._lock = threading.RLock()
         self._engine = None
+        self._libraries = []  # which keep the code in memory
 
     def address(self, item: Kernel) -> int:
         with self._lock:
@@ -155,13 +156,15 @@ class _Loader:
         if self._engine is None:
             llvm.initialize_native_target()
             llvm.initialize_native_asmprinter()
-            self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine())
-        self._engine.add_object_file(llvm.object_file.ObjectFileRef.from_data(code))
-        self._engine.finalize_object()
-        address = self._engine.get_function_address(symbol)
-        if not address:
-            raise BackendError(f"the object code of {symbol} doesn't define it")
-        return address
+            # JITLink keeps an object's sections together. MCJIT, which is quicker, may put them where they don't reach one another, and
+            # ends the process, when large libraries or files are mapped.
+            self._engine = llvm.create_lljit_compiler(use_jit_link=True)
+        library = llvm.JITLibraryBuilder().add_object_img(code).add_current_process().export_symbol(symbol)
+        try:
+            self._libraries.append(library.link(self._engine, symbol))
+        except RuntimeError as error:
+            raise BackendError(f"the object code of {symbol} can't be loaded: {error}") from error
+        return self._libraries[-1][symbol]
 
 
 _LOADER = _Loader()

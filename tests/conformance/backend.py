@@ -24,12 +24,12 @@ class PreparedModel(BackendRep):
         self.names = names
 
     def run(self, inputs: Sequence[Any], **_kwargs: Any) -> list[Any]:
-        feed = {name: _value(value) for name, value in zip(self.names, inputs, strict=False)}
+        feed = {name: host_value(value) for name, value in zip(self.names, inputs, strict=False)}
         results = self.session.run(feed)
         return [results[name] for name in self.session.outputs]
 
 
-def _value(value: Any) -> Any:
+def host_value(value: Any) -> Any:
     """What the loader gives as protobuf (sequences and optionals), as host values."""
     if isinstance(value, onnx.TensorProto):
         return numpy_helper.to_array(value)

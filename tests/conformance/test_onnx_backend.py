@@ -5,14 +5,7 @@ from __future__ import annotations
 import onnx.backend.test
 
 from tests.conformance.backend import MnnxBackend
-
-#: Pattern of case names → why they can't pass. Anything else that fails is a fault.
-KNOWN_FAILURES = {
-    r"^test_(bernoulli|training_dropout)(?!.*zero_ratio)": "random numbers differ between implementations",
-    r"^test_loop16_seq_none": "ONNX's runner can't compare a sequence of scalars (it takes their len)",
-    r"^test_attention_4d_causal_fp16_expanded": "its values are rounded to float16 after every step; mnnx rounds sums once",
-    r"^test_gradient": "ai.onnx.preview.training.Gradient builds a training graph; mnnx runs inference",
-}
+from tests.conformance.known_failures import KNOWN_FAILURES
 
 cases = onnx.backend.test.BackendTest(MnnxBackend, __name__)
 for pattern in KNOWN_FAILURES:

@@ -40,6 +40,7 @@ class ImportedModel:
     graph: Graph
     opset: int
     metadata: dict[str, str]
+    external_bytes: int  # of weights that lie in other files
 
 
 @dataclass
@@ -84,7 +85,7 @@ def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes
         raise ConversionError(f"the model is broken: {type(error).__name__}: {error}") from error
     if session.unsupported:
         raise UnsupportedOperator(_unsupported_message(session.unsupported))
-    return ImportedModel(graph, opsets.get("", 0), {p.key: p.value for p in model.metadata_props})
+    return ImportedModel(graph, opsets.get("", 0), {p.key: p.value for p in model.metadata_props}, session.external_bytes)
 
 
 def _load(source: Any) -> tuple[onnx.ModelProto, str]:
@@ -131,6 +132,7 @@ class _ModelImport:
     def __init__(self, folder: str):
         self.folder = folder
         self.unsupported: dict[tuple[str, str, int], list[str]] = {}
+        self.external_bytes = 0
         self._names: set[str] = set()
         self._next: dict[str, int] = {}
 
@@ -153,6 +155,7 @@ class _ModelImport:
                 load_external_data_for_tensor(tensor, self.folder)
             except Exception as error:  # ValueError, OSError and onnx's own checker error
                 raise ConversionError(f"the tensor {tensor.name!r} can't be read from its external file: {error}") from error
+            self.external_bytes += len(tensor.raw_data)
         try:
             array = numpy_helper.to_array(tensor)
         except Exception as error:  # whatever a damaged tensor makes of protobuf and NumPy
