@@ -1,4 +1,7 @@
-"""Every row of the table of operators is one that its cases give, down to each element type; the numbers are of the last `make op-table`."""
+"""The page of cases, docs/operator-cases.md, has a row for each op, opset and element type that a case tests.
+
+Its numbers are those of the last `make op-table`.
+"""
 
 from __future__ import annotations
 
