@@ -13,6 +13,7 @@ from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.dtypes import STRING
 from mnnx.schema.ops.base import Op, Spec
@@ -163,6 +164,10 @@ class ScatterExecution(GpuExecution):
 class ScatterElementsExecution(ScatterExecution):
     """A work item per update; where they are reduced, per line along the axis."""
 
+    def steps(self, inputs: Specs, outputs: Specs) -> int:
+        indices = inputs[1]
+        return 0 if self.op.reduction == "none" or not indices.rank else nested(indices.shape[self.op.axis])
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, indices, updates), y = inputs, outputs[0]
         if x.spec.size == 0:
@@ -185,6 +190,10 @@ class ScatterElementsExecution(ScatterExecution):
 
 class ScatterNDExecution(ScatterExecution):
     """A work item per element of the updates; where they are reduced, per element of a slice."""
+
+    def steps(self, inputs: Specs, outputs: Specs) -> int:
+        *tuples, depth = inputs[1].shape
+        return 0 if self.op.reduction == "none" else nested(math.prod(tuples), depth)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, indices, updates), y = inputs, outputs[0]

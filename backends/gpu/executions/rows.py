@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 
+from mnnx.backends.gpu.steps import nested
 from mnnx.schema.records import Row
 
 #: As in kernels/rows.py.
 TEAM = 64
 #: From so many rows on, each work item of a GPU has its own.
 _MANY_ROWS = 8192
-#: Shorter rows aren't shared.
-_SHORT = 16
+#: Shorter rows aren't shared; longer ones are on any GPU, however many rows there are.
+_SHORT, _LONG = 16, 1 << 14
+#: As in kernels/rows.py.
+_TERMS = 64
 
 
 class Rows(Row):
@@ -47,8 +50,18 @@ class Rows(Row):
 
     def team(self, backend) -> int:
         """Work items for each row."""
-        alone = backend.device.profile.is_cpu or self.rows >= _MANY_ROWS or self.count < _SHORT
-        return 1 if alone else TEAM
+        many = self.rows >= _MANY_ROWS and self.count <= _LONG
+        return 1 if backend.device.profile.is_cpu or many or self.count < _SHORT else TEAM
+
+    def steps(self, backend, sums: int, walks: int) -> int:
+        """Of a work item that makes so many sums (`total` in kernels/rows.py), and walks so many times over its share (`each`)."""
+        share = -(-self.count // self.team(backend))
+        return sums * steps_of_sum(share) + walks * nested(share)
+
+
+def steps_of_sum(terms: int) -> int:
+    """Of one that is made of partial sums."""
+    return nested(-(-terms // _TERMS), min(terms, _TERMS))
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:
