@@ -99,23 +99,23 @@ class GpuBackend(Backend):
         most = self.largest_allocation
         if working > most:
             return f"it needs {working >> 20} MiB to work in, more than the {most >> 20} MiB of one allocation"
-        return self._makes_too_many_steps(execution.steps(inputs, outputs))
+        return self._makes_too_many_steps(execution.loop_steps(inputs, outputs))
 
     def _makes_too_many_steps(self, steps: int) -> str | None:
         profile = self.device.profile
         if steps <= self.most_steps:
             return None
         if steps >= ENDLESS:
-            return f"its data say how many steps its loops take, and {profile.name} makes {profile.steps:,}"
-        return f"its loops take up to {steps + BESIDES:,} steps, more than the {profile.steps:,} that {profile.name} makes"
+            return f"its data say how many steps its loops take, and {profile.name} makes {profile.loop_steps:,}"
+        return f"its loops take up to {steps + BESIDES:,} steps, more than the {profile.loop_steps:,} that {profile.name} makes"
 
     def _can_bind(self, nbytes: int, itemsize: int) -> bool:
         return nbytes <= self.device.largest and nbytes // min(itemsize, 4) <= _MOST_ELEMENTS
 
     @property
     def most_steps(self) -> int:
-        """What an execution's `steps` may come to."""
-        steps = self.device.profile.steps
+        """What an execution's `loop_steps` may come to."""
+        steps = self.device.profile.loop_steps
         return ENDLESS if steps is None else steps - BESIDES
 
     @property

@@ -20,6 +20,6 @@ class GpuExecution(Execution):
         """Bytes of the largest piece that a kernel will be given beside the tensors: packed weights, or a part of the working memory."""
         return self.scratch_bytes(inputs, outputs)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         """Iterations that the loops of one work item make at most, beside those of constant length (`steps.nested`)."""
         return 0

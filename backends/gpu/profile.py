@@ -17,7 +17,7 @@ class Profile(Row):
     (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of
     kernels whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their
     padding, rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves:
-    whether storing float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once. steps: how many
+    whether storing float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once. loop_steps: how many
     iterations the loops of a work item may make, nested ones too, all of them together; the driver ends those that make more, and says
     nothing."""
 
@@ -33,7 +33,7 @@ class Profile(Row):
     items: int = 2048
     halves: bool = True
     fma: bool = True
-    steps: int | None = None
+    loop_steps: int | None = None
 
     @property
     def is_cpu(self) -> bool:
@@ -68,7 +68,7 @@ PROFILES: Sequence[Profile] = (
         items=64,
         halves=False,
         fma=False,
-        steps=65_535,
+        loop_steps=65_535,
     ),
     Profile(
         "v3d",

@@ -1,4 +1,4 @@
-"""How many iterations the loops of a kernel make, for drivers that end them after a number of these (`Profile.steps`)."""
+"""How many iterations the loops of a kernel make, for drivers that end them after a number of these (`Profile.loop_steps`)."""
 
 from __future__ import annotations
 

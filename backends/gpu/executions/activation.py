@@ -40,7 +40,7 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class SoftmaxExecution(GpuExecution):
     in_place = (0,)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return steps_of_softmax(self.backend, self._rows(outputs[0]))
 
     def _rows(self, y: Spec | DeviceTensor) -> Rows:
@@ -58,7 +58,7 @@ def create_hard(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class HardmaxExecution(GpuExecution):
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         _, n, _ = around(outputs[0].shape, self.op.axis)
         return 2 * nested(n)
 

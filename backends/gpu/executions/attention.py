@@ -118,7 +118,7 @@ class AttentionExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.empty else max(self.parts)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return steps_of_softmax(self.backend, self._score_rows(self.part_items * self.part_rows))
 
     def _score_rows(self, rows: int) -> Rows:

@@ -38,8 +38,8 @@ class DynamicLSTMExecution(RecurrentExecution):
         super().__init__(op, backend, x, r.shape[1])
         self.parts = (*self.parts, 8 * GROUPS, 4, 1, x.size, x.size * self.item_bytes)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
-        return max(super().steps(inputs, outputs), steps_of_range(inputs[0].size))
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return max(super().loop_steps(inputs, outputs), steps_of_range(inputs[0].size))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         scales = [tensor.constant for tensor in inputs[8:]]

@@ -125,8 +125,8 @@ class Plan(ABC):
         return self.scratch_bytes, self.problem.weight_bytes(self.problem.source), self.problem.bias_bytes
 
     @property
-    def steps(self) -> int:
-        """See `GpuExecution.steps`."""
+    def loop_steps(self) -> int:
+        """See `GpuExecution.loop_steps`."""
         return nested(*self.windows.kernel, self.problem.in_blocks)
 
     @abstractmethod
@@ -252,7 +252,7 @@ class DepthwisePlan(Plan):
     """Each channel on its own, in blocks."""
 
     @property
-    def steps(self) -> int:
+    def loop_steps(self) -> int:
         return nested(*self.windows.kernel)
 
     @property
@@ -282,7 +282,7 @@ class DirectPlan(Plan):
         self.transposed = transposed
 
     @property
-    def steps(self) -> int:
+    def loop_steps(self) -> int:
         return nested(*self.windows.kernel, self.problem.inputs)
 
     @property

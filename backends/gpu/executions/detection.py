@@ -29,7 +29,7 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class RoiAlignExecution(GpuExecution):
     """A work item per element of the result."""
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         ratio = self.op.sampling_ratio
         return nested(ratio, ratio) if ratio > 0 else ENDLESS
 

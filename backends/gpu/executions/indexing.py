@@ -164,7 +164,7 @@ class ScatterExecution(GpuExecution):
 class ScatterElementsExecution(ScatterExecution):
     """A work item per update; where they are reduced, per line along the axis."""
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         indices = inputs[1]
         return 0 if self.op.reduction == "none" or not indices.rank else nested(indices.shape[self.op.axis])
 
@@ -191,7 +191,7 @@ class ScatterElementsExecution(ScatterExecution):
 class ScatterNDExecution(ScatterExecution):
     """A work item per element of the updates; where they are reduced, per element of a slice."""
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         *tuples, depth = inputs[1].shape
         return 0 if self.op.reduction == "none" else nested(math.prod(tuples), depth)
 

@@ -85,7 +85,7 @@ class RowNormalizationExecution(GpuExecution):
 
     in_place = (0,)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return _steps(self.backend, self._rows(inputs[0]))
 
     def _rows(self, x: Spec | DeviceTensor) -> Rows:
@@ -116,7 +116,7 @@ class GroupNormalizationExecution(GpuExecution):
         known = isinstance(self.op, InstanceNormalization) and all(spec.value is not None for spec in inputs[1:])
         return [Layouts((lanes, 0, 0), (lanes,))] if known and can_block(inputs[0]) else ()
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return _steps(self.backend, self._rows(inputs[0].shape, self.way is not None)[0]) if inputs[0].size else 0
 
     def _rows(self, shape: tuple[int, ...], blocked: bool) -> tuple[Rows, tuple[int, int, int]]:
@@ -197,7 +197,7 @@ class NormExecution(GpuExecution):
 
     in_place = (0,)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return self._rows(inputs[0]).steps(self.backend, sums=1, walks=1)
 
     def _rows(self, x: Spec | DeviceTensor) -> Rows:
@@ -225,7 +225,7 @@ def create_lrn(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class LocalResponseNormalizationExecution(GpuExecution):
     """LRN over neighbouring channels."""
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return nested(min(self.op.size, inputs[0].shape[1]))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
@@ -263,7 +263,7 @@ class MeanVarianceExecution(GpuExecution):
 
     in_place = (0,)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return _steps(self.backend, self._rows(inputs[0])) if inputs[0].size else 0
 
     def _rows(self, x: Spec) -> Rows:

@@ -54,7 +54,7 @@ class PoolExecution(GpuExecution):
         super().__init__(op, backend)
         self.geometry = op.geometry(inputs[0].shape)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         powers = (self.op.p - 1,) if isinstance(self.op, LpPool) else ()
         return nested(*self.geometry.kernel, *powers)
 
@@ -91,7 +91,7 @@ class WholePoolExecution(GpuExecution):
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         return () if isinstance(self.op, GlobalLpPool) else _blocked_in_and_out(outputs, lanes)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         powers = (self.op.p - 1,) if isinstance(self.op, GlobalLpPool) else ()
         return nested(-(-math.prod(inputs[0].shape[2:]) // GROUP), *powers)
 

@@ -166,7 +166,7 @@ class DynamicExecution(GpuExecution):
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 8 * GROUPS
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return steps_of_range(inputs[0].size)
 
     def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor) -> Kernel:

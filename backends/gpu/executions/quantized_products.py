@@ -84,7 +84,7 @@ class SumsExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return packed_bytes(self.backend, inputs[1])
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         a, b, _, b_zero = (*inputs, None, None)[:4]
         return steps_of_sums(self.backend, a, b, b_zero)
 
@@ -107,7 +107,7 @@ class FinishedProductExecution(GpuExecution):
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 4 * outputs[0].size
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         a, _, _, b, _, b_zero = inputs[:6]
         return steps_of_sums(self.backend, a, b, b_zero)
 
@@ -139,7 +139,7 @@ def _range(scale: DeviceTensor, zero: DeviceTensor) -> tuple[float, float, float
 class ProductExecution(QuantizedExecution):
     """QLinearMatMul, an element at a time."""
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return nested(_operands(self.op, inputs)[0].shape[-1])
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
@@ -181,7 +181,7 @@ def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 
 
 class ConvolutionExecution(QuantizedExecution):
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         w = _image_operands(self.op, inputs)[2]
         return nested(w.shape[1], *(1,) * (_MAX_DIMS + 2 - w.rank), *w.shape[2:])
 

@@ -82,7 +82,7 @@ class RecurrentExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return max(*self.parts, max(self.inputs, self.hidden) * self.columns * self.item_bytes)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         rounding = 2 * nested(-(-self.batch * self.hidden // _ITEMS)) if self.rounds else 0
         return max(nested(-(-self.hidden // _SHARED_DEPTH) if self._shares else self.hidden), rounding)
 

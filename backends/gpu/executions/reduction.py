@@ -91,7 +91,7 @@ class Pass(Row):
     factor: float
 
     @property
-    def steps(self) -> int:
+    def loop_steps(self) -> int:
         return steps_of_sum(-(-self.rows.count // self.parts))
 
 
@@ -178,8 +178,8 @@ class ReductionExecution(GpuExecution):
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self._passes(inputs[0]).nbytes if outputs[0].size else 0
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
-        return max(p.steps for p in self._passes(inputs[0]).passes)
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return max(p.loop_steps for p in self._passes(inputs[0]).passes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y, backend = inputs[0], outputs[0], self.backend
@@ -215,7 +215,7 @@ class IntReductionExecution(GpuExecution):
         super().__init__(op, backend)
         self.axes = axes
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         ((_, n, _),) = stages(inputs[0].shape, self.axes)
         return nested(n)
 
@@ -238,7 +238,7 @@ def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class ArgReductionExecution(GpuExecution):
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return self._rows(inputs[0]).steps(self.backend, sums=0, walks=1)
 
     def _rows(self, x: Spec | DeviceTensor) -> Rows:
@@ -274,7 +274,7 @@ class RunningExecution(GpuExecution):
         super().__init__(op, backend)
         self.axis = axis
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         _, n, _ = around(inputs[0].shape, self.axis)
         return nested(n)
 

@@ -63,7 +63,7 @@ class ResizeExecution(GpuExecution):
         self.taps = _taps(op, inputs)
         self.moves = op.mode == "nearest" and all(t is None or t.outside is None for t in self.taps)
 
-    def steps(self, inputs: Specs, outputs: Specs) -> int:
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         counts = [1 if taps is None else taps.index.shape[1] for _, _, taps in _dims(inputs[0].shape, self.taps)]
         return 0 if self.moves else nested(*counts)
 

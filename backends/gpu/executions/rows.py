@@ -61,7 +61,7 @@ class Rows(Row):
 
 def steps_of_sum(terms: int) -> int:
     """Of one that is made of partial sums."""
-    return nested(-(-terms // _TERMS), min(terms, _TERMS))
+    return terms + nested(-(-terms // _TERMS), 0)
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

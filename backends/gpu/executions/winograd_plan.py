@@ -52,7 +52,7 @@ class WinogradPlan(Plan):
         return self.image_bytes, self.product_bytes, weights
 
     @property
-    def steps(self) -> int:
+    def loop_steps(self) -> int:
         return nested(1, 1, 1, self.problem.in_blocks)
 
     @property
