@@ -11,8 +11,10 @@ from mnnx.schema.records import Row
 TEAM = 64
 #: From so many rows on, each work item of a GPU has its own.
 _MANY_ROWS = 8192
-#: Shorter rows aren't shared; longer ones are on any GPU, however many rows there are.
-_SHORT, _LONG = 16, 1 << 14
+#: Shorter rows aren't shared.
+_SHORT = 16
+#: Of longer ways through a row no work item of a GPU makes all, however many rows there are: in vectors, times how often it goes.
+_LONGEST_WAY = 3 << 14
 #: As in kernels/rows.py.
 _TERMS = 64
 
@@ -48,9 +50,9 @@ class Rows(Row):
         """Its part of a kernel's parameters."""
         return {"width": self.width, "along": self.along}
 
-    def team(self, backend) -> int:
-        """Work items for each row."""
-        many = self.rows >= _MANY_ROWS and self.count <= _LONG
+    def team(self, backend, walks: int = 3) -> int:
+        """Work items for each row, which is gone through so many times."""
+        many = self.rows >= _MANY_ROWS and self.count * walks <= _LONGEST_WAY
         return 1 if backend.device.profile.is_cpu or many or self.count < _SHORT else TEAM
 
     def steps(self, backend, sums: int, walks: int) -> int:

@@ -18,7 +18,8 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.detection import RoiAlign
 from mnnx.schema.ops.fused import FusedMatMul
-from mnnx.schema.ops.indexing import ScatterElements, ScatterND
+from mnnx.schema.ops.indexing import ScatterElements, ScatterND, TopK
+from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.normalization import (
     LRN,
@@ -104,6 +105,9 @@ _OPS: dict[str, tuple[Callable[[int], tuple[Op, list[Spec]]], int, int]] = {
     "Attention": (_attention, 300, 64_001),
     "ScatterND": (_scatter_nd, 330, 334),
     "ScatterElements": (_scatter_elements, 999, 1000),
+    "TopK": (lambda n: (TopK(axis=0), [_floats(n, 3), _known([5])]), 250, 4000),
+    "NegativeLogLikelihoodLoss": (lambda n: (NegativeLogLikelihoodLoss(), [_floats(n, 7), _of("int64", n)]), 900, 64_001),
+    "SoftmaxCrossEntropyLoss": (lambda n: (SoftmaxCrossEntropyLoss(), [_floats(3, n), _of("int64", 3)]), 300, 1_000_001),
     "Resize": (
         lambda n: (Resize(mode="linear", antialias=True), [_floats(1, 1, n), None, None, _known([1, 1, 2])]),
         300,
@@ -181,6 +185,7 @@ def test_many_long_rows_are_shared(gpu: str) -> None:
     alone = 1 if backend.device.profile.is_cpu else TEAM
     assert Rows(8192, 1 << 15, 1, 1, False).team(backend) == alone
     assert Rows(8192, 1 << 12, 1, 1, False).team(backend) == 1
+    assert Rows(8192, 1 << 12, 1, 1, False).team(backend, walks=18) == alone
 
 
 def test_steps_count_what_finds_that_a_loop_is_over() -> None:
