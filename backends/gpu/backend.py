@@ -15,6 +15,7 @@ from mnnx.backends.gpu import creators, tuning
 from mnnx.backends.gpu.device import Device, GpuCommandList, Memory
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.source import RAW
+from mnnx.backends.gpu.steps import BESIDES, ENDLESS
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.backends.tuning_file import Device as TunedDevice
 from mnnx.schema.ops.base import Op, Spec
@@ -96,10 +97,26 @@ class GpuBackend(Backend):
         if not self._can_bind(nbytes, 2):
             return f"it needs {nbytes >> 20} MiB in a piece, more than {self._most}"
         most = self.largest_allocation
-        return f"it needs {working >> 20} MiB to work in, more than the {most >> 20} MiB of one allocation" if working > most else None
+        if working > most:
+            return f"it needs {working >> 20} MiB to work in, more than the {most >> 20} MiB of one allocation"
+        return self._makes_too_many_steps(execution.loop_steps(inputs, outputs))
+
+    def _makes_too_many_steps(self, steps: int) -> str | None:
+        profile = self.device.profile
+        if steps <= self.most_steps:
+            return None
+        if steps >= ENDLESS:
+            return f"its data say how many steps its loops take, and {profile.name} makes {profile.loop_steps:,}"
+        return f"its loops take up to {steps + BESIDES:,} steps, more than the {profile.loop_steps:,} that {profile.name} makes"
 
     def _can_bind(self, nbytes: int, itemsize: int) -> bool:
         return nbytes <= self.device.largest and nbytes // min(itemsize, 4) <= _MOST_ELEMENTS
+
+    @property
+    def most_steps(self) -> int:
+        """What an execution's `loop_steps` may come to."""
+        steps = self.device.profile.loop_steps
+        return ENDLESS if steps is None else steps - BESIDES
 
     @property
     def _most(self) -> str:

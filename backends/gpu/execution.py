@@ -19,3 +19,7 @@ class GpuExecution(Execution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         """Bytes of the largest piece that a kernel will be given beside the tensors: packed weights, or a part of the working memory."""
         return self.scratch_bytes(inputs, outputs)
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        """Iterations that the loops of one work item make at most, beside those of constant length (`steps.nested`)."""
+        return 0

@@ -14,10 +14,12 @@ from mnnx.schema.records import Row
 class Profile(Row):
     """pattern: a regular expression over "<vendor> <device> <platform>", case-insensitive. block: channels in a block of the blocked
     layout, the vector that kernels compute with. rows: rows (pixels) in a work item's tile of a product. vectors: blocks of columns
-    (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of kernels
-    whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their padding,
-    rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves: whether storing
-    float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once."""
+    (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of
+    kernels whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their
+    padding, rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves:
+    whether storing float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once. loop_steps: how many
+    iterations the loops of a work item may make, nested ones too, all of them together; the driver ends those that make more, and says
+    nothing."""
 
     name: str
     pattern: str
@@ -31,6 +33,7 @@ class Profile(Row):
     items: int = 2048
     halves: bool = True
     fma: bool = True
+    loop_steps: int | None = None
 
     @property
     def is_cpu(self) -> bool:
@@ -61,10 +64,11 @@ PROFILES: Sequence[Profile] = (
         8,
         2,
         16,
-        "measured: 8 rows of two float4 reach the most of a matrix product",
+        "measured: 8 rows of two float4 reach the most of a matrix product; Mesa's LP_MAX_TGSI_LOOP_ITERATIONS (gallivm/lp_bld_limits.h)",
         items=64,
         halves=False,
         fma=False,
+        loop_steps=65_535,
     ),
     Profile(
         "v3d",

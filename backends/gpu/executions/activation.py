@@ -9,9 +9,10 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.activation import Hardmax, LogSoftmax, Softmax
-from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.base import Op, Spec
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -27,6 +28,10 @@ def record_softmax(
     backend.commands.record(found, [x, y], [*rows.params, int(logarithm), int(blind)], *items(rows.rows, team, backend))
 
 
+def steps_of_softmax(backend, rows: Rows) -> int:
+    return rows.steps(backend, sums=1, walks=2)
+
+
 @creator(Softmax, LogSoftmax, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return SoftmaxExecution(op, backend)
@@ -35,11 +40,16 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class SoftmaxExecution(GpuExecution):
     in_place = (0,)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return steps_of_softmax(self.backend, self._rows(outputs[0]))
+
+    def _rows(self, y: Spec | DeviceTensor) -> Rows:
+        return Rows.of(self.backend.block_width, *around(y.shape, self.op.axis))
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
         if y.spec.size:
-            rows = Rows.of(self.backend.block_width, *around(y.shape, self.op.axis))
-            record_softmax(self.backend, self.backend.storage(x.dtype), rows, x, y, isinstance(self.op, LogSoftmax))
+            record_softmax(self.backend, self.backend.storage(x.dtype), self._rows(y), x, y, isinstance(self.op, LogSoftmax))
 
 
 @creator(Hardmax, supports=supports)
@@ -48,6 +58,10 @@ def create_hard(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class HardmaxExecution(GpuExecution):
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        _, n, _ = around(outputs[0].shape, self.op.axis)
+        return 2 * nested(n)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
         if y.spec.size:

@@ -11,7 +11,7 @@ from mnnx.backends.attention import Problem, fused_problem, plain_problem
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.activation import record_softmax
+from mnnx.backends.gpu.executions.activation import record_softmax, steps_of_softmax
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, in_place, packed_bytes, product_kernels, record_product, right_of
 from mnnx.backends.gpu.executions.raster import RasterExecution
@@ -118,6 +118,12 @@ class AttentionExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.empty else max(self.parts)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return steps_of_softmax(self.backend, self._score_rows(self.part_items * self.part_rows))
+
+    def _score_rows(self, rows: int) -> Rows:
+        return Rows.of(self.backend.block_width, rows, self.problem.k.columns, 1)
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.empty else sum(map(self._aligned, self.parts))
 
@@ -213,8 +219,7 @@ class AttentionExecution(GpuExecution):
             record_product(backend, self.storage, product)
             if self.cap:
                 self._bend(scores, rows, bias, product.bias_items, len(q_items))
-            sizes = Rows.of(backend.block_width, len(q_items) * rows, keys, 1)
-            record_softmax(backend, self.storage, sizes, scores, scores, blind=p.blind == 0.0)
+            record_softmax(backend, self.storage, self._score_rows(len(q_items) * rows), scores, scores, blind=p.blind == 0.0)
         product = Product(
             rows=rows,
             columns=p.v.columns,

@@ -10,6 +10,7 @@ import numpy as np
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.executions.product import column_vectors, in_place, pack_right, strides_of
 from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
@@ -30,8 +31,16 @@ def zero_or(backend, zero: DeviceTensor | None, matrix: DeviceTensor) -> tuple[D
 
 
 def sums_kernel(backend, a: Spec, b: Spec, b_zero: Spec | None) -> Kernel:
-    constant = (b.value is not None, b_zero is None or b_zero.value is not None)
-    return _kernel(backend, a, b, _has_tiles(backend, a.shape, b.shape, *constant))
+    return _kernel(backend, a, b, _would_have_tiles(backend, a, b, b_zero))
+
+
+def _would_have_tiles(backend, a: Spec, b: Spec, b_zero: Spec | None) -> bool:
+    return _has_tiles(backend, a.shape, b.shape, b.value is not None, b_zero is None or b_zero.value is not None)
+
+
+def steps_of_sums(backend, a: Spec, b: Spec, b_zero: Spec | None) -> int:
+    """Of a work item of what `record_sums` records."""
+    return nested(a.shape[-1] // (_step(backend) if _would_have_tiles(backend, a, b, b_zero) else 1))
 
 
 def packed_bytes(backend, b: Spec) -> int:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
-from mnnx.backends.gpu.executions.quantization import GROUPS, record_range
+from mnnx.backends.gpu.executions.quantization import GROUPS, record_range, steps_of_range
 from mnnx.backends.gpu.executions.recurrent import RecurrentExecution, reason_against
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
@@ -37,6 +37,9 @@ class DynamicLSTMExecution(RecurrentExecution):
         x, _, r = inputs[:3]
         super().__init__(op, backend, x, r.shape[1])
         self.parts = (*self.parts, 8 * GROUPS, 4, 1, x.size, x.size * self.item_bytes)
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return max(super().loop_steps(inputs, outputs), steps_of_range(inputs[0].size))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         scales = [tensor.constant for tensor in inputs[8:]]

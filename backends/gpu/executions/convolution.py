@@ -97,6 +97,9 @@ class ConvolutionExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return max(self.plan.pieces, default=0) if outputs[0].size else 0
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return self.plan.loop_steps
+
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.plan.scratch_bytes if outputs[0].size else 0
 

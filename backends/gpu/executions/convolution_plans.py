@@ -15,6 +15,7 @@ from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.profile import Profile
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
@@ -122,6 +123,11 @@ class Plan(ABC):
     def pieces(self) -> Sequence[int]:
         """Bytes of what it gives to kernels beside the tensors."""
         return self.scratch_bytes, self.problem.weight_bytes(self.problem.source), self.problem.bias_bytes
+
+    @property
+    def loop_steps(self) -> int:
+        """See `GpuExecution.loop_steps`."""
+        return nested(*self.windows.kernel, self.problem.in_blocks)
 
     @abstractmethod
     def record(self, inputs: Tensors, y: DeviceTensor, scratch: DeviceTensor | None) -> None:
@@ -246,6 +252,10 @@ class DepthwisePlan(Plan):
     """Each channel on its own, in blocks."""
 
     @property
+    def loop_steps(self) -> int:
+        return nested(*self.windows.kernel)
+
+    @property
     def pieces(self) -> Sequence[int]:
         problem = self.problem
         return problem.out_blocks * problem.block * math.prod(self.windows.kernel) * problem.itemsize, problem.bias_bytes
@@ -270,6 +280,10 @@ class DirectPlan(Plan):
     def __init__(self, problem: Problem, transposed: bool):
         super().__init__(problem)
         self.transposed = transposed
+
+    @property
+    def loop_steps(self) -> int:
+        return nested(*self.windows.kernel, self.problem.inputs)
 
     @property
     def pieces(self) -> Sequence[int]:

@@ -9,6 +9,7 @@ from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import words_of
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import ENDLESS, nested
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.detection import RoiAlign
 
@@ -27,6 +28,10 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 class RoiAlignExecution(GpuExecution):
     """A work item per element of the result."""
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        ratio = self.op.sampling_ratio
+        return nested(ratio, ratio) if ratio > 0 else ENDLESS
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, rois, images), y, op = inputs, outputs[0], self.op

@@ -13,6 +13,7 @@ from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.dtypes import STRING
 from mnnx.schema.ops.base import Op, Spec
@@ -28,6 +29,8 @@ _MOST_IN_LINE = 1 << 16
 _SHORT_ROW = 256
 #: TopK ranks by comparing each with each, so many pairs at most.
 _MOST_COMPARED = 1 << 30
+#: As in kernels/top_k.py: digits of a key, for each of which `select` goes through a row; and how often else it does.
+_DIGITS, _MORE_WALKS = 16, 2
 _REDUCIBLE = _ORDERED = frozenset(np.dtype(t) for t in ("float32", "float16", "int32"))
 
 
@@ -163,6 +166,10 @@ class ScatterExecution(GpuExecution):
 class ScatterElementsExecution(ScatterExecution):
     """A work item per update; where they are reduced, per line along the axis."""
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        indices = inputs[1]
+        return 0 if self.op.reduction == "none" or not indices.rank else nested(indices.shape[self.op.axis])
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, indices, updates), y = inputs, outputs[0]
         if x.spec.size == 0:
@@ -185,6 +192,10 @@ class ScatterElementsExecution(ScatterExecution):
 
 class ScatterNDExecution(ScatterExecution):
     """A work item per element of the updates; where they are reduced, per element of a slice."""
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        *tuples, depth = inputs[1].shape
+        return 0 if self.op.reduction == "none" else nested(math.prod(tuples), depth)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, indices, updates), y = inputs, outputs[0]
@@ -301,6 +312,19 @@ class TopKExecution(GpuExecution):
         super().__init__(op, backend)
         self.top = top
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        top = self.top
+        if top.ranked == top.count:
+            return nested(top.ranked)
+        share = -(-top.count // self._team)
+        return max(nested(top.ranked), nested(_DIGITS, share) + _MORE_WALKS * nested(share))
+
+    @property
+    def _team(self) -> int:
+        """Work items that select from a row."""
+        top = self.top
+        return Rows(top.outer, top.count, top.inner, 1, False).team(self.backend, _DIGITS + _MORE_WALKS)
+
     def _pieces(self, outputs: Sequence) -> list[int]:
         """Bytes of working memory: the places of what is ranked, and the results that nobody wants."""
         top = self.top
@@ -322,10 +346,9 @@ class TopKExecution(GpuExecution):
             offset += -(-nbytes // backend.alignment) * backend.alignment
         storage, flip, listed = backend.storage(x.dtype), 0 if self.op.largest else -1, pieces[0] is not None
         if listed:
-            team = Rows(top.outer, top.count, top.inner, 1, False).team(backend)
             params = [top.rows, top.count, top.inner, top.k, flip]
-            found = kernel("top_k.select", storage=storage, team=team)
-            backend.commands.record(found, [x, pieces[0]], params, *items(top.rows, team, backend))
+            found = kernel("top_k.select", storage=storage, team=self._team)
+            backend.commands.record(found, [x, pieces[0]], params, *items(top.rows, self._team, backend))
         results = [piece if tensor is None else tensor for piece, tensor in zip(pieces[1:], outputs, strict=True)]
         params = [top.rows, top.count, top.inner, top.ranked, top.k, int(listed), flip]
         found = kernel("top_k.rank", storage=storage)

@@ -9,10 +9,10 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.activation import record_softmax
+from mnnx.backends.gpu.executions.activation import record_softmax, steps_of_softmax
 from mnnx.backends.gpu.executions.indexing import words_of
 from mnnx.backends.gpu.executions.matmul import FLOATS
-from mnnx.backends.gpu.executions.rows import TEAM, Rows, around, items
+from mnnx.backends.gpu.executions.rows import TEAM, Rows, around, items, steps_of_sum
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
@@ -47,6 +47,22 @@ class LossExecution(GpuExecution):
         losses, factors, logs = self._pieces(inputs, outputs)
         return sum(map(self._aligned, (losses.nbytes, factors.nbytes, self.backend.stored(logs.nbytes, logs.dtype))))
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        scores, labels = inputs[:2]
+        makes_logs = isinstance(self.op, SoftmaxCrossEntropyLoss)
+        return max(
+            steps_of_softmax(self.backend, self._rows(scores)) if makes_logs else 0,
+            steps_of_sum(-(-labels.size // self._team)) if self.op.reduction != "none" else 0,
+        )
+
+    def _rows(self, scores: Spec | DeviceTensor) -> Rows:
+        return Rows.of(self.backend.block_width, *around(scores.shape, 1))
+
+    @property
+    def _team(self) -> int:
+        """Work items that make the sum."""
+        return 1 if self.backend.device.profile.is_cpu else TEAM
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         (scores, labels, weights), y, op, backend = (*inputs, None)[:3], outputs[0], self.op, self.backend
         pieces, offset = [], scratch.offset
@@ -58,7 +74,7 @@ class LossExecution(GpuExecution):
         if isinstance(op, SoftmaxCrossEntropyLoss):
             logs = outputs[1] if len(outputs) > 1 and outputs[1] is not None else logs
             if scores.spec.size:
-                record_softmax(backend, storage, Rows.of(backend.block_width, *around(scores.shape, 1)), scores, logs, logarithm=True)
+                record_softmax(backend, storage, self._rows(scores), scores, logs, logarithm=True)
             scores = logs
         alone, classes = op.reduction == "none", scores.shape[1]
         if total:
@@ -70,6 +86,5 @@ class LossExecution(GpuExecution):
             buffers = [scores, labels, scores if weights is None else weights, y if alone else losses, factors, faults]
             backend.commands.record(found, buffers, params, (total,))
         if not alone:
-            team = 1 if backend.device.profile.is_cpu else TEAM
-            found = kernel("loss.total", storage=storage, team=team)
-            backend.commands.record(found, [losses, factors, y], [total, int(op.reduction == "mean")], *items(1, team, backend))
+            found = kernel("loss.total", storage=storage, team=self._team)
+            backend.commands.record(found, [losses, factors, y], [total, int(op.reduction == "mean")], *items(1, self._team, backend))

@@ -16,8 +16,9 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.normalization import (
     LRN,
     BatchNormalization,
@@ -61,6 +62,11 @@ def _record_rows(
     backend.commands.record(found, buffers, [*params, float(center), 1.0 / n, epsilon, outside], size, local)
 
 
+def _steps(backend, rows: Rows) -> int:
+    """Of a work item of what `_record_rows` records."""
+    return rows.steps(backend, sums=2, walks=1)
+
+
 def supports_rows(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     shape = inputs[0].shape
     n = math.prod(shape[op.axis % len(shape) :])
@@ -79,11 +85,18 @@ class RowNormalizationExecution(GpuExecution):
 
     in_place = (0,)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return _steps(self.backend, self._rows(inputs[0]))
+
+    def _rows(self, x: Spec | DeviceTensor) -> Rows:
+        axis = self.op.axis % len(x.shape)
+        return Rows.of(self.backend.block_width, math.prod(x.shape[:axis]), math.prod(x.shape[axis:]), 1)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        (x, scale, bias), y, axis = (*inputs, None)[:3], outputs[0], self.op.axis % len(inputs[0].shape)
+        (x, scale, bias), y = (*inputs, None)[:3], outputs[0]
         if x.spec.size == 0:
             return
-        rows = Rows.of(self.backend.block_width, math.prod(x.shape[:axis]), math.prod(x.shape[axis:]), 1)
+        rows = self._rows(x)
         center = isinstance(self.op, LayerNormalization)
         means, factors = (*outputs[1:], None, None)[:2] if center else (None, (*outputs[1:], None)[0])
         _record_rows(self.backend, rows, "element", x, y, scale, bias, means, factors, center=center, epsilon=self.op.epsilon)
@@ -103,22 +116,29 @@ class GroupNormalizationExecution(GpuExecution):
         known = isinstance(self.op, InstanceNormalization) and all(spec.value is not None for spec in inputs[1:])
         return [Layouts((lanes, 0, 0), (lanes,))] if known and can_block(inputs[0]) else ()
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return _steps(self.backend, self._rows(inputs[0].shape, self.way is not None)[0]) if inputs[0].size else 0
+
+    def _rows(self, shape: tuple[int, ...], blocked: bool) -> tuple[Rows, tuple[int, int, int]]:
+        """The rows, and their groups as `_record_rows` takes them."""
+        (batch, channels), pixels, block = shape[:2], math.prod(shape[2:]), self.backend.block_width
+        if blocked:
+            blocks = -(-channels // block)
+            return Rows(batch * blocks, pixels, 1, block, False), (blocks, 1, 1)
+        groups = self.op.num_groups if isinstance(self.op, GroupNormalization) else channels
+        each = channels // groups
+        width = block if pixels % block == 0 else 1
+        return Rows(batch * groups, each * pixels // width, 1, width, width > 1), (groups, each, pixels // width)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, scale, bias), y, backend = inputs, outputs[0], self.backend
         if x.spec.size == 0:
             return
-        (batch, channels), pixels, block = x.shape[:2], math.prod(x.shape[2:]), backend.block_width
+        rows, groups = self._rows(x.shape, x.layout > 0)
         if x.layout:
-            blocks = -(-channels // block)
-            rows = Rows(batch * blocks, pixels, 1, block, False)
-            scale, bias = (_padded(backend, tensor, blocks * block) for tensor in (scale, bias))
-            _record_rows(backend, rows, "lane", x, y, scale, bias, groups=(blocks, 1, 1), epsilon=self.op.epsilon)
-            return
-        groups = self.op.num_groups if isinstance(self.op, GroupNormalization) else channels
-        each = channels // groups
-        width = block if pixels % block == 0 else 1
-        rows = Rows(batch * groups, each * pixels // width, 1, width, width > 1)
-        _record_rows(backend, rows, "channel", x, y, scale, bias, groups=(groups, each, pixels // width), epsilon=self.op.epsilon)
+            scale, bias = (_padded(backend, tensor, groups[0] * rows.width) for tensor in (scale, bias))
+        per = "lane" if x.layout else "channel"
+        _record_rows(backend, rows, per, x, y, scale, bias, groups=groups, epsilon=self.op.epsilon)
 
 
 def _padded(backend, tensor: DeviceTensor, count: int, value: float = 0.0) -> Memory:
@@ -177,11 +197,17 @@ class NormExecution(GpuExecution):
 
     in_place = (0,)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return self._rows(inputs[0]).steps(self.backend, sums=1, walks=1)
+
+    def _rows(self, x: Spec | DeviceTensor) -> Rows:
+        return Rows.of(self.backend.block_width, *around(x.shape, self.op.axis))
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
         if x.spec.size == 0:
             return
-        rows = Rows.of(self.backend.block_width, *around(x.shape, self.op.axis))
+        rows = self._rows(x)
         team = rows.team(self.backend)
         found = kernel("normalization.norm", storage=self.backend.storage(x.dtype), team=team, **rows.form)
         self.backend.commands.record(found, [x, y], [*rows.params, int(self.op.p == 2)], *items(rows.rows, team, self.backend))
@@ -198,6 +224,9 @@ def create_lrn(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 class LocalResponseNormalizationExecution(GpuExecution):
     """LRN over neighbouring channels."""
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return nested(min(self.op.size, inputs[0].shape[1]))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y, op = inputs[0], outputs[0], self.op
@@ -234,10 +263,15 @@ class MeanVarianceExecution(GpuExecution):
 
     in_place = (0,)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return _steps(self.backend, self._rows(inputs[0])) if inputs[0].size else 0
+
+    def _rows(self, x: Spec) -> Rows:
+        outer = _instances(self.op, x.shape)
+        return Rows.of(self.backend.block_width, outer, x.size // outer, 1)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
         if x.spec.size == 0:
             return
-        outer = _instances(self.op, x.shape)
-        rows = Rows.of(self.backend.block_width, outer, x.spec.size // outer, 1)
-        _record_rows(self.backend, rows, "element", x, y, outside=1e-9)
+        _record_rows(self.backend, self._rows(x.spec), "element", x, y, outside=1e-9)

@@ -12,6 +12,7 @@ from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 from mnnx.schema.ops.windows import ConvGeometry
@@ -53,6 +54,10 @@ class PoolExecution(GpuExecution):
         super().__init__(op, backend)
         self.geometry = op.geometry(inputs[0].shape)
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        powers = (self.op.p - 1,) if isinstance(self.op, LpPool) else ()
+        return nested(*self.geometry.kernel, *powers)
+
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         if isinstance(self.op, LpPool) or (len(outputs) > 1 and outputs[1] is not None):
             return ()
@@ -85,6 +90,10 @@ class WholePoolExecution(GpuExecution):
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         return () if isinstance(self.op, GlobalLpPool) else _blocked_in_and_out(outputs, lanes)
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        powers = (self.op.p - 1,) if isinstance(self.op, GlobalLpPool) else ()
+        return nested(-(-math.prod(inputs[0].shape[2:]) // GROUP), *powers)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]

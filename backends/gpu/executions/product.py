@@ -126,7 +126,17 @@ def packed_items(backend, b: Matrices, batch: tuple[int, ...]) -> np.ndarray:
 
 
 def record_product(backend, storage: str, p: Product) -> None:
-    """Nothing of c may be empty; the depth may be 0."""
+    """Nothing of c may be empty; the depth may be 0, and where it is more than one work item may go through, its parts are added to c."""
+    most = backend.most_steps // _SPLIT_DEPTH * _SPLIT_DEPTH
+    for first in range(0, max(p.depth, 1), most):
+        part = p._replace(depth=min(p.depth - first, most))
+        if first:
+            part = part._replace(a_items=p.a_items + first * p.a_step, b=p.b._replace(items=p.b.items + first * p.b.step))
+            part = part._replace(bias=None, bias_items=None, bias_row=0, bias_column=1, residual=p.c)
+        _record(backend, storage, part if first + most >= p.depth else part._replace(activation="", activation_parameters=()))
+
+
+def _record(backend, storage: str, p: Product) -> None:
     block, profile = backend.block_width, backend.device.profile
     count, blocks = len(p.c_items), column_vectors(p.columns, block)
     zeros = np.zeros(count, np.int64)

@@ -22,6 +22,7 @@ from mnnx.backends.gpu.executions.quantized_products import (
     supports_product,
 )
 from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.cast import Cast, bits
@@ -165,6 +166,9 @@ class DynamicExecution(GpuExecution):
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 8 * GROUPS
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return steps_of_range(inputs[0].size)
+
     def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor) -> Kernel:
         storage, scales = (self.backend.storage(tensor.dtype) for tensor in (x, scale))
         return kernel("quantization.quantize", storage=storage, scale=scales, result="uchar")
@@ -178,6 +182,11 @@ class DynamicExecution(GpuExecution):
         record_range(self.backend, x, scratch, scale, zero, self.backend.storage(scale.dtype))
         if total:
             commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
+
+
+def steps_of_range(total: int) -> int:
+    """Of a work item of what `record_range` records for so many elements."""
+    return nested(-(-total // (GROUPS * ITEMS)))
 
 
 def record_range(backend, x: DeviceTensor, ends: DeviceTensor, scale: DeviceTensor, zero: DeviceTensor, storage: str) -> None:

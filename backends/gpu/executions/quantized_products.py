@@ -10,8 +10,9 @@ from mnnx.backends.backend import Specs, Tensors
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, sums_kernel
+from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, steps_of_sums, sums_kernel
 from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
@@ -83,6 +84,10 @@ class SumsExecution(GpuExecution):
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return packed_bytes(self.backend, inputs[1])
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        a, b, _, b_zero = (*inputs, None, None)[:4]
+        return steps_of_sums(self.backend, a, b, b_zero)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (a, b, a_zero, b_zero), y = (*inputs, None, None)[:4], outputs[0]
         if y.spec.size:
@@ -101,6 +106,10 @@ class FinishedProductExecution(GpuExecution):
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 4 * outputs[0].size
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        a, _, _, b, _, b_zero = inputs[:6]
+        return steps_of_sums(self.backend, a, b, b_zero)
 
     def _finish(self, dtype: np.dtype) -> Kernel:
         return kernel("quantization.finish", result=self.backend.storage(dtype))
@@ -129,6 +138,9 @@ def _range(scale: DeviceTensor, zero: DeviceTensor) -> tuple[float, float, float
 
 class ProductExecution(QuantizedExecution):
     """QLinearMatMul, an element at a time."""
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return nested(_operands(self.op, inputs)[0].shape[-1])
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
@@ -169,6 +181,10 @@ def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 
 
 class ConvolutionExecution(QuantizedExecution):
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        w = _image_operands(self.op, inputs)[2]
+        return nested(w.shape[1], *(1,) * (_MAX_DIMS + 2 - w.rank), *w.shape[2:])
+
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
 

@@ -14,6 +14,7 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, column_vectors, pack_right, product_kernels, record_product, strides_of
 from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent
@@ -80,6 +81,10 @@ class RecurrentExecution(GpuExecution):
 
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return max(*self.parts, max(self.inputs, self.hidden) * self.columns * self.item_bytes)
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        rounding = 2 * nested(-(-self.batch * self.hidden // _ITEMS)) if self.rounds else 0
+        return max(nested(-(-self.hidden // _SHARED_DEPTH) if self._shares else self.hidden), rounding)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return sum(map(self._aligned, self.parts))

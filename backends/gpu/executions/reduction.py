@@ -12,8 +12,9 @@ from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.matmul import FLOATS
-from mnnx.backends.gpu.executions.rows import Rows, around, items
+from mnnx.backends.gpu.executions.rows import Rows, around, items, steps_of_sum
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops import reduction as ops
 from mnnx.schema.ops.base import Op, Spec
@@ -89,9 +90,13 @@ class Pass(Row):
     finish: int
     factor: float
 
+    @property
+    def loop_steps(self) -> int:
+        return steps_of_sum(-(-self.rows.count // self.parts))
+
 
 class Passes:
-    """Plans a reduction: rows that are few are cut in parts, and what these come to is reduced again."""
+    """Plans a reduction: rows that are few, or too long for one work item, are cut in parts, and what these come to is reduced again."""
 
     def __init__(self, op: Op, backend, groups: Sequence[tuple[int, int, int]]):
         self.passes: list[Pass] = []
@@ -144,7 +149,8 @@ class Passes:
     def _parts(self, rows: Rows) -> int:
         wanted = _CPU_ROWS if self._backend.device.profile.is_cpu else _GPU_ROWS
         parts = min(wanted // max(1, rows.rows), rows.count // _PART)
-        return parts if parts > 1 else 1
+        longest = self._backend.most_steps * 15 // 16  # see steps_of_sum
+        return max(parts, -(-rows.count // longest), 1)
 
 
 class ReductionExecution(GpuExecution):
@@ -171,6 +177,9 @@ class ReductionExecution(GpuExecution):
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self._passes(inputs[0]).nbytes if outputs[0].size else 0
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return max(p.loop_steps for p in self._passes(inputs[0]).passes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y, backend = inputs[0], outputs[0], self.backend
@@ -206,6 +215,10 @@ class IntReductionExecution(GpuExecution):
         super().__init__(op, backend)
         self.axes = axes
 
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        ((_, n, _),) = stages(inputs[0].shape, self.axes)
+        return nested(n)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
         if y.spec.size == 0:
@@ -225,11 +238,17 @@ def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 
 
 class ArgReductionExecution(GpuExecution):
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        return self._rows(inputs[0]).steps(self.backend, sums=0, walks=1)
+
+    def _rows(self, x: Spec | DeviceTensor) -> Rows:
+        return Rows(*around(x.shape, self.op.axis), 1, False)
+
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y, backend = inputs[0], outputs[0], self.backend
         if y.spec.size == 0:
             return
-        rows = Rows(*around(x.shape, self.op.axis), 1, False)
+        rows = self._rows(x)
         team = rows.team(backend)
         sign = 1.0 if isinstance(self.op, ops.ArgMax) else -1.0
         found = kernel("reduction.arg", storage=backend.storage(x.dtype), team=team)
@@ -254,6 +273,10 @@ class RunningExecution(GpuExecution):
     def __init__(self, op: Op, backend, axis: int):
         super().__init__(op, backend)
         self.axis = axis
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        _, n, _ = around(inputs[0].shape, self.axis)
+        return nested(n)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y, op = inputs[0], outputs[0], self.op

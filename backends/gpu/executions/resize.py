@@ -13,6 +13,7 @@ from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import strides_of, unmovable
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.schema.ops.base import DataDependent, Op
 from mnnx.schema.ops.resize import Resize, Taps
 
@@ -61,6 +62,10 @@ class ResizeExecution(GpuExecution):
         super().__init__(op, backend)
         self.taps = _taps(op, inputs)
         self.moves = op.mode == "nearest" and all(t is None or t.outside is None for t in self.taps)
+
+    def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
+        counts = [1 if taps is None else taps.index.shape[1] for _, _, taps in _dims(inputs[0].shape, self.taps)]
+        return 0 if self.moves else nested(*counts)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         if not can_block(outputs[0]) or self.taps[0] is not None or self.taps[1] is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from mnnx.backends.gpu.steps import nested
 from mnnx.schema.records import Row
 
 #: As in kernels/rows.py.
@@ -12,6 +13,10 @@ TEAM = 64
 _MANY_ROWS = 8192
 #: Shorter rows aren't shared.
 _SHORT = 16
+#: Of longer ways through a row no work item of a GPU makes all, however many rows there are: in vectors, times how often it goes.
+_LONGEST_WAY = 3 << 14
+#: As in kernels/rows.py.
+_TERMS = 64
 
 
 class Rows(Row):
@@ -45,10 +50,20 @@ class Rows(Row):
         """Its part of a kernel's parameters."""
         return {"width": self.width, "along": self.along}
 
-    def team(self, backend) -> int:
-        """Work items for each row."""
-        alone = backend.device.profile.is_cpu or self.rows >= _MANY_ROWS or self.count < _SHORT
-        return 1 if alone else TEAM
+    def team(self, backend, walks: int = 3) -> int:
+        """Work items for each row, which is gone through so many times."""
+        many = self.rows >= _MANY_ROWS and self.count * walks <= _LONGEST_WAY
+        return 1 if backend.device.profile.is_cpu or many or self.count < _SHORT else TEAM
+
+    def steps(self, backend, sums: int, walks: int) -> int:
+        """Of a work item that makes so many sums (`total` in kernels/rows.py), and walks so many times over its share (`each`)."""
+        share = -(-self.count // self.team(backend))
+        return sums * steps_of_sum(share) + walks * nested(share)
+
+
+def steps_of_sum(terms: int) -> int:
+    """Of one that is made of partial sums."""
+    return terms + nested(-(-terms // _TERMS), 0)
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

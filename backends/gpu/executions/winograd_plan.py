@@ -12,6 +12,7 @@ from mnnx.backends.backend import Tensors
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.executions.convolution_plans import LEAST_LANES, Plan, Problem, pack_weights, product_tile, tile_group
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.winograd import TRANSFORMS, transform_weights
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
@@ -49,6 +50,10 @@ class WinogradPlan(Plan):
     def pieces(self) -> Sequence[int]:
         weights = self.points * self.problem.weight_bytes(self.problem.block) // math.prod(self.windows.kernel)
         return self.image_bytes, self.product_bytes, weights
+
+    @property
+    def loop_steps(self) -> int:
+        return nested(1, 1, 1, self.problem.in_blocks)
 
     @property
     def cost(self) -> float:
