@@ -1,106 +1,217 @@
-"""Folds what scales and shifts the channels of a convolution into its weights: BatchNormalization, Mul, Div, Add and Sub by constants.
+"""Folds what scales and shifts by constants into the weights of the product before or behind it: BatchNormalization, Mul, Div, Add and Sub.
 
-(w * x + b) * s + t  =  (w * s) * x + (b * s + t), per output channel. Arithmetic is done in float64 and rounded once.
+(w x + b) * s + t  =  (w s) x + (b s + t)        w (x s + t) + b  =  (w s) x + (b + w t)
+
+Between the two may be ops that such a function can be carried past: a positive factor past Relu and MaxPool, any past AveragePool, …
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.affine_products import PRODUCTS, Product, obstacle
+from mnnx.converter.passes.affine_values import AFFINE, CARRIERS, Affine, Carried, affine_of, argument_of, carried, rank_of
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
-from mnnx.schema.ops.arithmetic import Add, Div, Mul, Sub
+from mnnx.schema.ops.arithmetic import Add
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
-from mnnx.schema.ops.normalization import BatchNormalization
+from mnnx.schema.ops.matmul import Gemm, MatMul
+from mnnx.schema.records import Row
 
 
-class FoldAffine(Rule):
-    """Conv or ConvTranspose → affine op with constants: one Conv with other weights."""
+class _Path(Row):
+    """From an affine node to a product: the ops between, each with what takes its place, and the function that reaches the product."""
 
-    name = "channel scale and shift into Conv"
-    ops = (BatchNormalization, Mul, Div, Add, Sub)
+    product: Product
+    between: list[tuple[Node, Carried]]
+    affine: Affine
+
+
+class FoldIntoPrevious(Rule):
+    """product → ops between → affine op: the product has other weights, and the ops between stay."""
+
+    name = "scale and shift into the product before"
+    ops = AFFINE
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        convolution = self._convolution(node)
-        if convolution is None:
-            return "not after a convolution"
-        if len(convolution.inputs) < 2 or convolution.inputs[1].constant is None:
-            return "the weights are not constant"
-        if len(convolution.inputs) > 2 and convolution.inputs[2] is not None and convolution.inputs[2].constant is None:
-            return "the bias is not constant"
-        if only_user(convolution.outputs[0], graph) is not node:
-            return "the convolution's result is used elsewhere"
-        return "not per channel" if self._affine(node, convolution) is None else None
+        found = self._find(node, graph)
+        return found if isinstance(found, str) else None
 
     def rewrite(self, node: Node, graph: Graph) -> None:
-        convolution = self._convolution(node)
-        scale, shift = self._affine(node, convolution)
-        x, w, *rest = convolution.inputs
-        weights = w.constant.astype(np.float64)
-        bias = rest[0].constant.astype(np.float64) if rest and rest[0] is not None else np.zeros(len(scale))
-        shape = (1,) * (weights.ndim - 2)
-        if isinstance(convolution.op, ConvTranspose):  # weights are C × M/group × kernel
-            groups = convolution.op.group
-            grouped = weights.reshape(groups, -1, *weights.shape[1:]) * scale.reshape(groups, 1, -1, *shape)
-            weights = grouped.reshape(weights.shape)
-        else:
-            weights = weights * scale.reshape(-1, 1, *shape)
-        dtype = w.constant.dtype
-        new_w = Value(f"{w.name}/scaled", constant=weights.astype(dtype))
-        new_b = Value(f"{node.outputs[0].name}/bias", constant=(bias * scale + shift).astype(dtype))
-        substitute(graph, node, Node(convolution.op, [x, new_w, new_b], node.outputs, convolution.name))
-        graph.remove(convolution)
+        found = self._find(node, graph)
+        product, result = found.product, node.outputs[0]
+        value = _renamed(product.node.outputs[0], result) if found.between else result
+        made = product.after(found.affine, value)
+        for old, moved in reversed(found.between):
+            value = result if old is found.between[0][0] else _renamed(old.outputs[0], result)
+            made.append(Node(moved.op, [made[-1].outputs[0], *moved.operands], [value], old.name))
+        place = graph.nodes.index(node)
+        graph.nodes[place : place + 1] = made
+        node.detach()
+        for old in (product.node, *(old for old, _ in found.between)):
+            graph.remove(old)
 
-    def _convolution(self, node: Node) -> Node | None:
-        for value in node.inputs[: 1 if isinstance(node.op, (BatchNormalization, Div, Sub)) else 2]:
-            if (convolution := made_by(value, Conv, ConvTranspose)) is not None and type(convolution.op) in (Conv, ConvTranspose):
-                return convolution
-        return None
+    def _find(self, node: Node, graph: Graph) -> _Path | str:
+        value = argument_of(node)
+        if value is None:
+            return "not of one computed value and constants"
+        chain: list[Node] = []
+        while (made := value.producer) is not None and type(made.op) not in PRODUCTS:
+            before = argument_of(made) if isinstance(made.op, CARRIERS) else None
+            if before is None or only_user(value, graph) is None:
+                break
+            chain.append(made)
+            value = before
+        if made is None or type(made.op) not in PRODUCTS:
+            return "not after a product"
+        if only_user(value, graph) is None:
+            return "the product's result is used elsewhere"
+        if (why := obstacle(made, made.inputs[0])) is not None:
+            return why
+        rank = rank_of(argument_of(node))
+        affine = None if rank is None else affine_of(node, rank)
+        if affine is None:
+            return "not a finite factor and shift by constants"
+        between: list[tuple[Node, Carried]] = []
+        for one in chain:
+            rank = rank_of(argument_of(one))
+            moved = "the rank isn't known" if rank is None else carried(one, affine, rank, forward=False)
+            if isinstance(moved, str):
+                return moved
+            between.append((one, moved))
+            affine = moved.affine
+        product = Product(made, rank)
+        return product.refuses_after(affine) or _Path(product, between, affine)
 
-    def _affine(self, node: Node, convolution: Node) -> tuple[np.ndarray, np.ndarray] | None:
-        """(scale, shift) per output channel in float64, or None."""
-        w = convolution.inputs[1].constant
-        channels = w.shape[1] * convolution.op.group if isinstance(convolution.op, ConvTranspose) else w.shape[0]
-        if isinstance(node.op, BatchNormalization):
-            if node.op.training_mode or len([o for o in node.outputs if o is not None]) > 1:
-                return None
-            if any(v.constant is None or v.constant.shape != (channels,) for v in node.inputs[1:5]):
-                return None
-            gamma, beta, mean, variance = (v.constant.astype(np.float64) for v in node.inputs[1:5])
-            scale = gamma / np.sqrt(variance + node.op.epsilon)
-            return scale, beta - mean * scale
-        result = convolution.outputs[0]
-        operand = node.inputs[1] if node.inputs[0] is result else node.inputs[0]
-        vector = _per_channel(operand, channels, w.ndim)
-        if vector is None or operand.constant.dtype != w.dtype:
+
+def _renamed(value: Value, result: Value) -> Value:
+    """A value in the place of another, which is no longer the same."""
+    return Value(f"{value.name}/{result.name}", value.dtype, value.shape)
+
+
+class FoldIntoNext(Rule):
+    """affine op → ops between → product, as often as its result is used: the products have other weights, and the ops between stay."""
+
+    name = "scale and shift into the product behind"
+    ops = AFFINE
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self._find(node, graph)
+        return found if isinstance(found, str) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        x = argument_of(node)
+        for branch in self._find(node, graph):
+            value = x
+            for old, moved in branch.between:
+                result = _renamed(old.outputs[0], node.outputs[0])
+                graph.nodes[graph.nodes.index(old)] = Node(moved.op, [value, *moved.operands], [result], old.name)
+                value = result
+            made = branch.product.before(branch.affine, value)
+            place = graph.nodes.index(branch.product.node)
+            graph.nodes[place : place + 1] = made
+            branch.product.node.detach()
+            for old, _ in branch.between:
+                old.detach()
+        graph.remove(node)
+
+    def _find(self, node: Node, graph: Graph) -> list[_Path] | str:
+        x, result = argument_of(node), node.outputs[0]
+        if x is None:
+            return "not of one computed value and constants"
+        if graph.is_output(result) or not result.users:
+            return "its result is an output"
+        if isinstance(node.op, Add) and made_by(x, MatMul) is not None and only_user(x, graph) is node:
+            return "it is the bias of the product before"
+        branches = []
+        for user in dict.fromkeys(result.users):
+            branch = self._branch(node, user, graph)
+            if isinstance(branch, str):
+                return branch
+            branches.append(branch)
+        return branches
+
+    def _branch(self, node: Node, user: Node, graph: Graph) -> _Path | str:
+        value, chain = node.outputs[0], []
+        while isinstance(user.op, CARRIERS) and argument_of(user) is value:
+            chain.append(user)
+            value = user.outputs[0]
+            user = only_user(value, graph)
+            if user is None:
+                return "what is between it and a product is used elsewhere"
+        if (why := obstacle(user, value)) is not None:
+            return why
+        rank = _rank_before(node, user, chain)
+        affine = None if rank is None else affine_of(node, rank)
+        if affine is None:
+            return "not a finite factor and shift by constants"
+        between: list[tuple[Node, Carried]] = []
+        for one in chain:
+            rank = rank_of(one.outputs[0]) or _product_rank(user)
+            moved = "the rank isn't known" if rank is None else carried(one, affine, rank, forward=True)
+            if isinstance(moved, str):
+                return moved
+            between.append((one, moved))
+            affine = moved.affine
+        product = Product(user, rank)
+        return product.refuses_before(affine) or _Path(product, between, affine)
+
+
+def _rank_before(node: Node, product: Node, chain: Sequence[Node]) -> int | None:
+    rank = rank_of(argument_of(node))
+    return rank if rank is not None or chain else _product_rank(product)
+
+
+def _product_rank(node: Node) -> int | None:
+    """The rank of a product's input, where the op says it."""
+    if isinstance(node.op, (Conv, ConvTranspose)):
+        return node.inputs[1].rank
+    return 2 if isinstance(node.op, Gemm) else None
+
+
+class MergeShifts(Rule):
+    """(x + c) + d  =  x + (c + d)."""
+
+    name = "sum of a sum"
+    ops = (Add,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._sum(node, graph) is not None else "not a constant plus one that is added to something used once"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        inner, shift = self._sum(node, graph)
+        dtype = next(value.dtype for value in node.inputs if value.constant is not None)
+        constant = Value(f"{node.outputs[0].name}/sum", constant=shift.astype(dtype))
+        substitute(graph, node, Node(Add(), [argument_of(inner), constant], node.outputs, node.name))
+        graph.remove(inner)
+
+    def _sum(self, node: Node, graph: Graph) -> tuple[Node, np.ndarray] | None:
+        value = argument_of(node)
+        inner = made_by(value, Add)
+        if inner is None or argument_of(inner) is None or only_user(value, graph) is None:
             return None
-        one, zero = np.ones(channels), np.zeros(channels)
-        match node.op:
-            case Mul():
-                return vector, zero
-            case Div():
-                return (one / vector, zero) if np.all(vector != 0) else None
-            case Add():
-                return one, vector
-            case Sub():
-                return one, -vector
-        return None
+        one, other = (next(v.constant for v in either.inputs if v.constant is not None) for either in (inner, node))
+        if one.dtype.kind != "f" or 0 in (one.size, other.size):
+            return None
+        with np.errstate(all="ignore"):
+            shift = one.astype(np.float64) + other.astype(np.float64) if _broadcast(one, other) else None
+        return None if shift is None or not np.isfinite(shift).all() else (inner, shift)
 
 
-def _per_channel(operand: Value | None, channels: int, rank: int) -> np.ndarray | None:
-    """A constant that broadcasts over everything but dim 1 of a tensor of `rank`, as a float64 vector of `channels`."""
-    if operand is None or operand.constant is None or operand.constant.ndim > rank:
-        return None
-    array = operand.constant
-    padded = array.reshape((1,) * (rank - array.ndim) + array.shape)
-    if padded.size not in (1, channels) or padded.shape[1] != padded.size:
-        return None
-    return np.broadcast_to(padded.reshape(-1).astype(np.float64), channels).copy()
+def _broadcast(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether the sum of two constants is no larger than the larger one, which adding them in turn would broadcast to, too."""
+    try:
+        shape = np.broadcast_shapes(one.shape, other.shape)
+    except ValueError:
+        return False
+    return shape in (one.shape, other.shape)
 
 
 class AffineFolding(RulePass):
-    """Puts BatchNormalization, Mul, Div, Add and Sub by constants into the weights of the convolution before them."""
+    """Puts BatchNormalization, Mul, Div, Add and Sub by constants into the weights of the product before or behind them."""
 
     name = "affine-folding"
     level = 2
-    rules = (FoldAffine(),)
+    rules = (FoldIntoPrevious(), FoldIntoNext(), MergeShifts())

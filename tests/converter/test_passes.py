@@ -21,7 +21,7 @@ MODELS = {
         { c = Conv(x, w)
           n = BatchNormalization(c, gamma, beta, mean, variance)
           y = Mul(n, scale) }""",
-        {"channel scale and shift into Conv": 2},
+        {"scale and shift into the product before": 2},
         {"Conv": 1},
     ),
     "epilogue-fusion": (

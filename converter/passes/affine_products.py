@@ -1,0 +1,144 @@
+"""Conv, ConvTranspose, MatMul and Gemm with constant weights, and what becomes of these when a scale and a shift are folded into them.
+
+Arithmetic is done in float64 and rounded once.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mnnx.converter.graph import Node, Value
+from mnnx.converter.passes.affine_values import Affine, unpadded
+from mnnx.schema.ops.arithmetic import Add
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.matmul import Gemm, MatMul
+
+PRODUCTS = (Conv, ConvTranspose, MatMul, Gemm)
+_FLOATS = (np.dtype(np.float16), np.dtype(np.float32), np.dtype(np.float64))
+
+
+class Product:
+    """A node of PRODUCTS that `obstacle` found nothing against.
+
+    rank: of its input and result. in_axis, out_axis: where their channels are, counted from the end; ins, outs: how many there are.
+    """
+
+    def __init__(self, node: Node, rank: int):
+        self.node = node
+        self.rank = rank
+        self.in_axis = self.out_axis = -1
+        shape, op = node.inputs[1].constant.shape, node.op
+        match op:
+            case Conv():
+                self.in_axis = self.out_axis = 1 - rank
+                self.ins, self.outs = shape[1] * op.group, shape[0]
+            case ConvTranspose():
+                self.in_axis = self.out_axis = 1 - rank
+                self.ins, self.outs = shape[0], shape[1] * op.group
+            case Gemm():
+                self.in_axis = -2 if op.transA else -1
+                self.ins, self.outs = shape[::-1] if op.transB else shape
+            case _:
+                self.ins, self.outs = shape
+
+    @property
+    def weights(self) -> np.ndarray:
+        return self.node.inputs[1].constant.astype(np.float64)
+
+    @property
+    def bias(self) -> np.ndarray | None:
+        bias = self.node.inputs[2] if len(self.node.inputs) > 2 else None
+        return None if bias is None else bias.constant.astype(np.float64)
+
+    def refuses_after(self, affine: Affine) -> str | None:
+        """Why the product can't do what `affine` does to its result."""
+        if affine.per_channel(self.out_axis, self.outs) is None:
+            return "not per channel"
+        return "a shift alone" if isinstance(self.node.op, MatMul) and (affine.scale == 1).all() else None
+
+    def after(self, affine: Affine, result: Value) -> list[Node]:
+        """The nodes that make `result` of the product's input and do what `affine` does behind it."""
+        scale, shift = affine.per_channel(self.out_axis, self.outs)
+        weights = self._scaled(scale, outs=True)
+        if isinstance(self.node.op, MatMul):
+            return self._with_sum(weights, shift, result) if affine.shifts else [self._made(weights, None, result)]
+        bias = self.bias
+        bias = (shift if affine.shifts else None) if bias is None else bias * scale + shift
+        return [self._made(weights, bias, result)]
+
+    def refuses_before(self, affine: Affine) -> str | None:
+        """Why the product can't do what `affine` does to its input."""
+        if affine.per_channel(self.in_axis, self.ins) is None:
+            return "not per channel"
+        padded = isinstance(self.node.op, ConvTranspose) or (isinstance(self.node.op, Conv) and not unpadded(self.node.op))
+        return "a shift of what is padded" if affine.shifts and padded else None
+
+    def before(self, affine: Affine, x: Value) -> list[Node]:
+        """The nodes that make the product's result of x, on which they do what `affine` does."""
+        scale, shift = affine.per_channel(self.in_axis, self.ins)
+        weights, result, bias = self._scaled(scale, outs=False), self.node.outputs[0], self.bias
+        if not affine.shifts:
+            return [self._made(weights, bias, result, x)]
+        added = self._sums(shift)
+        if isinstance(self.node.op, MatMul):
+            return self._with_sum(weights, added, result, x)
+        return [self._made(weights, added if bias is None else bias + added, result, x)]
+
+    def _scaled(self, vector: np.ndarray, outs: bool) -> np.ndarray:
+        """The weights with each output (else input) channel times its number."""
+        op, w = self.node.op, self.weights
+        if isinstance(op, (Conv, ConvTranspose)):
+            if outs == isinstance(op, Conv):  # the channels of the first dim
+                return w * vector.reshape(-1, *(1 for _ in w.shape[1:]))
+            grouped = w.reshape(op.group, -1, *w.shape[1:]) * vector.reshape(op.group, 1, -1, *(1 for _ in w.shape[2:]))
+            return grouped.reshape(w.shape)
+        columns = outs != getattr(op, "transB", False)
+        return w * (vector if columns else vector[:, None])
+
+    def _sums(self, shift: np.ndarray) -> np.ndarray:
+        """The product of a vector of input channels: what is added to each output channel."""
+        op, w = self.node.op, self.weights
+        if isinstance(op, Conv):
+            taps = w.reshape(op.group, w.shape[0] // op.group, w.shape[1], -1).sum(-1)
+            return (taps @ shift.reshape(op.group, -1, 1)).reshape(-1)
+        if isinstance(op, Gemm):
+            return op.alpha * ((w @ shift) if op.transB else (shift @ w))
+        return shift @ w
+
+    def _made(self, weights: np.ndarray, bias: np.ndarray | None, result: Value, x: Value | None = None) -> Node:
+        first, old, *rest = self.node.inputs
+        narrow = weights.astype(old.constant.dtype)
+        new = old if np.array_equal(narrow, old.constant) else Value(f"{old.name}/scaled", constant=narrow)
+        if bias is not None:
+            rest = [Value(f"{result.name}/bias", constant=bias.astype(old.constant.dtype))]
+        return Node(self.node.op, [first if x is None else x, new, *rest], [result], self.node.name)
+
+    def _with_sum(self, weights: np.ndarray, shift: np.ndarray, result: Value, x: Value | None = None) -> list[Node]:
+        """A MatMul and the sum with a vector, which epilogue fusion makes its bias."""
+        product = Value(f"{result.name}/product", result.dtype, result.shape)
+        bias = Value(f"{result.name}/bias", constant=shift.astype(self.node.inputs[1].constant.dtype))
+        return [self._made(weights, None, product, x), Node(Add(), [product, bias], [result], f"{self.node.name}/bias")]
+
+
+def obstacle(node: Node, x: Value) -> str | None:
+    """Why nothing can be folded into the weights of one of PRODUCTS, whose input is x; None where something may be."""
+    if type(node.op) not in PRODUCTS or node.inputs[0] is not x:
+        return "not the operand of a product"
+    weights = node.inputs[1] if len(node.inputs) > 1 else None
+    if weights is None or weights is x or weights.constant is None:
+        return "the weights are not constant"
+    if weights.constant.dtype not in _FLOATS:
+        return "the weights are no floats"
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    if bias is not None and bias.constant is None:
+        return "the bias is not constant"
+    if isinstance(node.op, (MatMul, Gemm)):
+        if weights.constant.ndim != 2:
+            return "the weights are no matrix"
+        if len(weights.users) > 1 and weights.constant.nbytes > 4096:
+            return "the weights are used elsewhere, too"
+    if isinstance(node.op, Gemm) and bias is not None:
+        columns = weights.constant.shape[0 if node.op.transB else 1]
+        if node.op.beta != 1 or bias.constant.size not in (1, columns) or bias.constant.shape[-1:] not in ((), (bias.constant.size,)):
+            return "the third input is no bias per column"
+    return None
