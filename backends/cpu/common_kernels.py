@@ -39,6 +39,7 @@ _PARAMETERS = {
     "Clip": (0.0, 6.0),
     "LeakyRelu": (0.1,),
     "HardSigmoid": (1 / 6, 0.5),
+    "ScaledHardSwish": (1.0, 0.0),
     "Swish": (1.0,),
     "Elu": (1.0,),
 }

@@ -33,6 +33,7 @@ T plain_activate(int kind, float a, float b, T v) {
     if (kind == @LeakyRelu) return max(v, 0.0f) + a * min(v, 0.0f);
     if (kind == @HardSigmoid) return clamp(a * v + b, 0.0f, 1.0f);
     if (kind == @HardSwish) return v * clamp(v * 0.16666667f + 0.5f, 0.0f, 1.0f);
+    if (kind == @ScaledHardSwish) return v * clamp(v * 0.16666667f + 0.5f, 0.0f, 1.0f) * a + b;
     if (kind == @Sigmoid) return near_sigmoid(v);
     if (kind == @Swish) return v * near_sigmoid(a * v);
     if (kind == @Tanh) {

@@ -76,7 +76,7 @@ def rank_of(value: Value) -> int | None:
     """A value's rank, by what it is made by where no hint says it."""
     while value.rank is None and value.producer is not None:
         node = value.producer
-        if isinstance(node.op, (Conv, ConvTranspose)):
+        if isinstance(node.op, (Conv, ConvTranspose)):  # the fused ones, too
             return node.inputs[1].rank
         if not isinstance(node.op, _KEEP_RANK):
             return None

@@ -9,15 +9,17 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.affine_values import affine_of, argument_of, rank_of
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
 from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
-from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Tanh
+from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Sub, Tanh
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedConv, FusedConvTranspose, FusedMatMul
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
 FUSED = (FusedConv, FusedConvTranspose, FusedMatMul)
+_HARD_SWISHES = ("HardSwish", "ScaledHardSwish")
 #: What `activation_of` has names for.
 ACTIVATIONS = (Relu, HardSwish, Sigmoid, Tanh, Mish, Elu, LeakyRelu, Swish, HardSigmoid, Gelu, Clip)
 
@@ -206,6 +208,38 @@ class FuseActivation(Rule):
         graph.remove(product)
 
 
+class FuseLearnedScale(Rule):
+    """Product with HardSwish → a factor and a shift, one number each: how networks end a layer that learn them."""
+
+    name = "factor and shift of HardSwish"
+    ops = (Mul, Div, Add, Sub)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        result = argument_of(node)
+        product = made_by(result, *FUSED)
+        if product is None or product.op.activation not in _HARD_SWISHES:
+            return "not after a product with HardSwish"
+        if only_user(result, graph) is not node:
+            return "the product is used elsewhere"
+        return None if self._parameters(node, product) is not None else "not by one finite number, or of unknown rank"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        product = argument_of(node).producer
+        op = product.op.replace(activation="ScaledHardSwish", activation_parameters=self._parameters(node, product))
+        substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
+        graph.remove(product)
+
+    def _parameters(self, node: Node, product: Node) -> tuple[float, float] | None:
+        """scale and shift of the product's activation and the node together."""
+        rank = rank_of(argument_of(node))
+        affine = None if rank is None else affine_of(node, rank)
+        if affine is None or affine.scale.size != 1 or affine.shift.size != 1:
+            return None
+        scale, shift = product.op.activation_parameters or (1.0, 0.0)
+        factor, further = affine.scale.item(), affine.shift.item()
+        return scale * factor, shift * factor + further
+
+
 class EpilogueFusion(RulePass):
     """Puts bias, residual sum and activation into the Conv, ConvTranspose, MatMul or Gemm before them, and a scale into the MatMul.
 
@@ -214,4 +248,4 @@ class EpilogueFusion(RulePass):
 
     name = "epilogue-fusion"
     level = 2
-    rules = (GemmToMatMul(), FuseScale(), FuseBias(), FuseResidual(), FuseActivation())
+    rules = (GemmToMatMul(), FuseScale(), FuseBias(), FuseResidual(), FuseActivation(), FuseLearnedScale())

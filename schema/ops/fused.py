@@ -7,7 +7,7 @@ from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.matmul import matmul_shape
 from mnnx.schema.ops.rules import require_floats, require_shape
 
-#: Activations that a fused op can end in, each with its parameters: those of the ONNX op of the same name, in ONNX's order.
+#: Activations that a fused op can end in, each with its parameters: those of the ONNX op of the same name, if any, in ONNX's order.
 ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "": (),
     "Relu": (),
@@ -15,6 +15,7 @@ ACTIVATIONS: dict[str, tuple[str, ...]] = {
     "LeakyRelu": ("alpha",),
     "HardSigmoid": ("alpha", "beta"),
     "HardSwish": (),
+    "ScaledHardSwish": ("scale", "shift"),  # scale * HardSwish(x) + shift, as mobile networks learn it
     "Sigmoid": (),
     "Swish": ("alpha",),
     "Tanh": (),

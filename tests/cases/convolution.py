@@ -107,6 +107,7 @@ def naive_activation(name, parameters, x):
         "LeakyRelu": lambda v, alpha: v if v >= 0 else alpha * v,
         "HardSigmoid": lambda v, alpha, beta: max(0.0, min(1.0, alpha * v + beta)),
         "HardSwish": lambda v: v * max(0.0, min(1.0, v / 6 + 0.5)),
+        "ScaledHardSwish": lambda v, scale, shift: scale * v * max(0.0, min(1.0, v / 6 + 0.5)) + shift,
         "Sigmoid": sigmoid,
         "Swish": lambda v, alpha: v * sigmoid(alpha * v),
         "Tanh": math.tanh,
@@ -118,7 +119,14 @@ def naive_activation(name, parameters, x):
     return np.array([function(float(v), *parameters) for v in x.reshape(-1)]).reshape(x.shape)
 
 
-PARAMETERS = {"Clip": (-0.5, 6.0), "LeakyRelu": (0.1,), "HardSigmoid": (0.2, 0.5), "Swish": (1.0,), "Elu": (1.3,)}
+PARAMETERS = {
+    "Clip": (-0.5, 6.0),
+    "LeakyRelu": (0.1,),
+    "HardSigmoid": (0.2, 0.5),
+    "ScaledHardSwish": (0.7, 0.5),
+    "Swish": (1.0,),
+    "Elu": (1.3,),
+}
 
 
 def fused_conv(activation, pad, stride):

@@ -59,6 +59,18 @@ MODELS = {
         {"scale into MatMul": 1, "bias into MatMul": 1},
         {"mnnx::FusedMatMul": 1},
     ),
+    "epilogue-fusion of a learned scale": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
+        <float[4,3,1,1] w, float[1] s = {-0.4}, float t = {0.25}, float d = {3}, float[4,4,3,3] v>
+        { c = Conv(x, w)
+          h = HardSwish(c)
+          m = Mul(s, h)
+          a = Sub(t, m)
+          b = Div(a, d)
+          y = Conv<pads = [1, 1, 1, 1]>(b, v) }""",
+        {"activation": 1, "factor and shift of HardSwish": 2},
+        {"mnnx::FusedConv": 1, "Conv": 1},
+    ),
     "pad-folding": (
         """agraph (float[1,3,6,6] x) => (float[1,4,7,8] y)
         <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 2, 0, 0, 2, 2}>

@@ -27,6 +27,23 @@ LEFT_ALONE = {
           y = Add(c, r) }""",
         {"Conv": 1, "Add": 1},
     ),
+    "a factor per channel behind HardSwish": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
+        <float[4,3,1,1] w, float[4,1,1] s>
+        { c = Conv(x, w)
+          h = HardSwish(c)
+          y = Mul(h, s) }""",
+        {"mnnx::FusedConv": 1, "Mul": 1},
+    ),
+    "a HardSwish that is used twice": (
+        """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y, float[1,4,6,6] z)
+        <float[4,3,1,1] w, float s>
+        { c = Conv(x, w)
+          h = HardSwish(c)
+          y = Mul(h, s)
+          z = Exp(h) }""",
+        {"mnnx::FusedConv": 1, "Mul": 1, "Exp": 1},
+    ),
     "padding with ones stays": (
         """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
         <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float one = {1}>

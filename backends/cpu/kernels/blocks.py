@@ -267,8 +267,10 @@ class Reduction(Block):
 def epilogue(activation: str, parameters: tuple[float, ...]) -> tuple[str, tuple[float, float]]:
     """The kind of epilogue that serves an activation of `schema.ops.fused.ACTIVATIONS`, and the two floats that it reads.
 
-    Activations that only clamp are of one kind, so they share kernels.
+    Activations that only clamp are of one kind, so they share kernels; so do HardSwish and the scaled one.
     """
     if activation in ("", "Relu", "Clip"):
         return "Clip", {"": (-math.inf, math.inf), "Relu": (0.0, math.inf)}.get(activation) or (parameters[0], parameters[1])
+    if activation in ("HardSwish", "ScaledHardSwish"):
+        return "HardSwish", (parameters[0], parameters[1]) if parameters else (1.0, 0.0)
     return activation, (*parameters, 0.0, 0.0)[:2]

@@ -255,7 +255,7 @@ def activate(v: Vectors, kind: str, x: ir.Value, p: ir.Value, q: ir.Value) -> ir
     if kind == "HardSigmoid":
         return v.minimum(c(1), v.maximum(c(0), v.fma(x, p, q)))
     if kind == "HardSwish":
-        return b.fmul(x, v.minimum(c(1), v.maximum(c(0), v.fma(x, c(1 / 6), c(0.5)))))
+        return v.fma(b.fmul(x, v.minimum(c(1), v.maximum(c(0), v.fma(x, c(1 / 6), c(0.5))))), p, q)
     if kind == "Sigmoid":
         return v.sigmoid(x)
     if kind == "Swish":

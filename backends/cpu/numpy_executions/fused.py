@@ -24,6 +24,7 @@ ACTIVATIONS: dict[str, Callable[..., np.ndarray]] = {
     "LeakyRelu": lambda x, alpha: np.where(x >= 0, x, alpha * x),
     "HardSigmoid": lambda x, alpha, beta: np.clip(alpha * x + beta, 0, 1),
     "HardSwish": lambda x: x * np.clip(x / 6 + 0.5, 0, 1),
+    "ScaledHardSwish": lambda x, scale, shift: x * np.clip(x / 6 + 0.5, 0, 1) * scale + shift,
     "Sigmoid": _sigmoid,
     "Swish": lambda x, alpha: x * _sigmoid(alpha * x),
     "Tanh": np.tanh,

@@ -110,6 +110,7 @@ EXPECTED = {
     "LeakyRelu": ((0.1,), lambda x: np.where(x < 0, 0.1 * x, x)),
     "HardSigmoid": ((0.2, 0.4), lambda x: np.clip(0.2 * x + 0.4, 0, 1)),
     "HardSwish": ((), lambda x: x * np.clip(x / 6 + 0.5, 0, 1)),
+    "ScaledHardSwish": ((-0.6, 0.4), lambda x: -0.6 * x * np.clip(x / 6 + 0.5, 0, 1) + 0.4),
     "Sigmoid": ((), sigmoid),
     "Swish": ((1.3,), lambda x: x * sigmoid(1.3 * x)),
     "Tanh": ((), np.tanh),

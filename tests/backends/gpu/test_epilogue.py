@@ -27,6 +27,7 @@ _EXACT = {
     "LeakyRelu": lambda v: np.where(v < 0, 0.1 * v, v),
     "HardSigmoid": lambda v: np.clip(0.2 * v + 0.5, 0, 1),
     "HardSwish": lambda v: v * np.clip(v / 6 + 0.5, 0, 1),
+    "ScaledHardSwish": lambda v: 0.7 * v * np.clip(v / 6 + 0.5, 0, 1) + 0.5,
     "Sigmoid": _sigmoid,
     "Swish": lambda v: v * _sigmoid(v),
     "Tanh": np.tanh,
