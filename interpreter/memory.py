@@ -50,7 +50,7 @@ def plan_memory(buffers: list[Buffer], alignment: int, largest: int | None = Non
         end = offset + size if largest is None else min(offset + size, max(largest, offset + buffer.nbytes))  # only then rounded up
         sizes[number] = max(sizes[number], end)
         _insert(arenas[number], buffer)
-    return MemoryPlan(tuple(sizes), _lower_bound(buffers, alignment))
+    return MemoryPlan(tuple(sizes), lower_bound(buffers, alignment))
 
 
 def _lowest(placed: list[Buffer], buffer: Buffer, size: int, alignment: int) -> int:
@@ -69,7 +69,8 @@ def _insert(placed: list[Buffer], buffer: Buffer) -> None:
     placed.insert(position, buffer)
 
 
-def _lower_bound(buffers: list[Buffer], alignment: int) -> int:
+def lower_bound(buffers: list[Buffer], alignment: int) -> int:
+    """The largest sum of buffers alive at one step."""
     changes: dict[int, int] = {}
     for buffer in buffers:
         size = aligned(buffer.nbytes, alignment)

@@ -10,12 +10,51 @@ import numpy as np
 from mnnx.backends.backend import Backend
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import LimitExceeded
-from mnnx.interpreter.memory import Buffer, MemoryPlan, plan_memory
+from mnnx.interpreter.memory import Buffer, MemoryPlan, lower_bound, plan_memory
+from mnnx.interpreter.ordering import best_order
 from mnnx.interpreter.pipeline import Pipeline
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.unit import Unit
 from mnnx.interpreter.values import Values
 from mnnx.schema.ops.base import Spec
+from mnnx.schema.records import Row
+
+
+class _Share(Row):
+    """What lies in one backend's arenas: values' buffers, and steps with working memory of their own."""
+
+    backend: Backend
+    buffers: dict[int, Buffer]
+    working: list[Step]
+
+    def all(self) -> list[Buffer]:
+        return [*{id(b): b for b in self.buffers.values()}.values(), *(step.working_memory for step in self.working)]
+
+    def plan(self) -> MemoryPlan:
+        return plan_memory(self.all(), self.backend.alignment, self.backend.largest_allocation)
+
+
+def order(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> Sequence[Step]:
+    """The steps in the order that takes least memory, of those that `ordering` knows; `kept` and `keep_inputs` are as for `place`.
+
+    They stay as they are where steps run side by side, and on several backends, as more changes between these would cost more than memory.
+    """
+    backends = {id(step.backend): step.backend for step in steps}.values()
+    if len(backends) != 1 or (values.runtime.inter_op_threads > 1 and any(backend.runs_abreast for backend in backends)):
+        return steps
+
+    def shares(steps: Sequence[Step]) -> list[_Share]:
+        for position, step in enumerate(steps):
+            step.wave = position
+        return _shares(values, steps, kept, keep_inputs)
+
+    return best_order(
+        values,
+        steps,
+        kept,
+        bound=lambda steps: sum(lower_bound(share.all(), share.backend.alignment) for share in shares(steps)),
+        arena=lambda steps: sum(share.plan().arena_bytes for share in shares(steps)),
+    )
 
 
 def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> MemoryPlan:
@@ -23,26 +62,35 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
 
     `kept` outlive the steps; with `keep_inputs`, so does what comes from the host.
     """
-    for step in steps:
-        nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
-        step.working_memory = Buffer(nbytes, step.wave, step.wave) if nbytes else None
-    buffers, owners = _lifetimes(values, steps, kept, keep_inputs)
     totals = MemoryPlan((), 0)
-    for backend in values.runtime.backends:
-        mine = {i: b for i, b in buffers.items() if owners[i] is backend}
-        working = [step for step in steps if step.working_memory and step.backend is backend]
-        mine_once = {id(b): b for b in mine.values()}.values()
-        plan = plan_memory([*mine_once, *(step.working_memory for step in working)], backend.alignment, backend.largest_allocation)
+    for share in _shares(values, steps, kept, keep_inputs):
+        backend, plan = share.backend, share.plan()
         _check_limit(values, plan)
         arenas = [backend.allocate(max(nbytes, backend.alignment)) for nbytes in plan.arenas]  # empty tensors have an address too
-        for index, buffer in mine.items():
+        for index, buffer in share.buffers.items():
             name, layout = values.name(index), values.layout(index)
             values.tensors[index] = DeviceTensor(name, values.specs[index], backend, arenas[buffer.arena], buffer.offset, layout=layout)
-        for step in working:
+        for step in share.working:
             spec, place = Spec(np.dtype(np.uint8), (step.working_memory.nbytes,)), step.working_memory
             step.scratch = DeviceTensor(f"{step.node.name}/scratch", spec, backend, arenas[place.arena], place.offset)
         totals = MemoryPlan(totals.arenas + plan.arenas, totals.lower_bound_bytes + plan.lower_bound_bytes)
     return totals
+
+
+def _shares(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> list[_Share]:
+    """The buffers that steps need in the order of their waves, by backend."""
+    for step in steps:
+        nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
+        step.working_memory = Buffer(nbytes, step.wave, step.wave) if nbytes else None
+    buffers, owners = _lifetimes(values, steps, kept, keep_inputs)
+    return [
+        _Share(
+            backend,
+            {i: b for i, b in buffers.items() if owners[i] is backend},
+            [step for step in steps if step.working_memory and step.backend is backend],
+        )
+        for backend in values.runtime.backends
+    ]
 
 
 def _check_limit(values: Values, plan: MemoryPlan) -> None:

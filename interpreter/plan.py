@@ -23,7 +23,7 @@ from mnnx.interpreter.layouts import assign_layouts
 from mnnx.interpreter.memory import MemoryPlan
 from mnnx.interpreter.merging import merge_copies
 from mnnx.interpreter.pipeline import Hooks, Pipeline
-from mnnx.interpreter.placement import make_pipelines, place
+from mnnx.interpreter.placement import make_pipelines, order, place
 from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.step import Movement, Step
 from mnnx.interpreter.unit import Placement
@@ -102,6 +102,7 @@ class Planner:
         on_device = [i for i in kept if i in values.fed or values.on_device(i)]
         steps, plain = assign_layouts(values, self.steps, on_device)
         steps = merge_copies(values, steps)
+        steps = order(values, steps, plain.values(), self.keep_inputs)
         steps = arrange(values, steps, self.runtime.inter_op_threads)
         memory = place(values, steps, plain.values(), self.keep_inputs)
         pipelines = make_pipelines(values, steps)
