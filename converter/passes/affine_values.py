@@ -162,7 +162,7 @@ def _past_bounds(node: Node, affine: Affine, forward: bool) -> Carried | str:
     falling = bool((affine.scale < 0).all())
     if not affine.rising and not falling:
         return f"factors of both signs, or 0, past {node.op.name}"
-    bounds = _bounds(node)
+    bounds = bounds_of(node)
     if bounds is None:
         return "the bounds of the Clip are computed"
     moved = [(b - affine.shift) / affine.scale if forward else b * affine.scale + affine.shift for b in bounds]
@@ -179,7 +179,8 @@ def _past_bounds(node: Node, affine: Affine, forward: bool) -> Carried | str:
     return Carried(Clip(), tuple(None if np.isinf(value.constant) else value for value in operands), affine)
 
 
-def _bounds(node: Node) -> tuple[float, float] | None:
+def bounds_of(node: Node) -> tuple[float, float] | None:
+    """What a Relu or Clip keeps its results between; None where that is computed, or nothing."""
     if isinstance(node.op, Relu):
         return 0.0, np.inf
     given = (*node.inputs[1:3], None, None)[:2]

@@ -7,6 +7,8 @@ integers the sums are exact; the result is rounded once, as the float form's wou
 from __future__ import annotations
 
 from mnnx.converter.passes.base import RulePass
+from mnnx.converter.passes.quantized_bounds import BoundsOfBytes
+from mnnx.converter.passes.quantized_concat import DequantizeAfterConcat, QuantizeBeforeConcat
 from mnnx.converter.passes.quantized_conv import QuantizeConv
 from mnnx.converter.passes.quantized_matmul import QuantizeGemm, QuantizeMatMul
 from mnnx.converter.passes.quantized_movement import (
@@ -30,10 +32,13 @@ class QuantizedRecognition(RulePass):
     rules = (
         ShapeOfIntegers(),
         ScaleBeforeMoving(),
+        BoundsOfBytes(),
         QuantizeBeforeMoving(),
+        QuantizeBeforeConcat(),
         QuantizedAgain(),
         TabulateQuantized(),
         DequantizeAfterMoving(),
+        DequantizeAfterConcat(),
         QuantizeMatMul(),
         QuantizeGemm(),
         QuantizeConv(),

@@ -12,9 +12,12 @@ from mnnx.converter.passes.base import Rule, made_by, only_user, scalar, substit
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Div, Mul
 from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
-from mnnx.schema.ops.shape import Flatten, Reshape, Shape, Size, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import DepthToSpace, Expand, Flatten, Reshape, Shape, Size, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze
+from mnnx.schema.ops.slicing import Slice
 
-_MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
+_MOVES = (DepthToSpace, Flatten, Reshape, SpaceToDepth, Squeeze, Transpose, Unsqueeze)
+#: What these repeat is quantized once.
+_REPEATS = (Expand, Tile)
 
 
 class ShapeOfIntegers(Rule):
@@ -68,7 +71,7 @@ class QuantizeBeforeMoving(Rule):
     def match(self, node: Node, graph: Graph) -> str | None:
         if quantized(node) is None:
             return "not a QuantizeLinear to bytes with one constant scale"
-        move = made_by(node.inputs[0], *_MOVES)
+        move = made_by(node.inputs[0], *_MOVES, *_REPEATS)
         if move is None or move.inputs[0].constant is not None:
             return "not of what is moved"
         return None if only_user(node.inputs[0], graph) is node else "what is moved is used elsewhere"
@@ -87,7 +90,7 @@ class DequantizeAfterMoving(Rule):
     """Starts from the op that moves."""
 
     name = "dequantized after it is moved"
-    ops = _MOVES
+    ops = (*_MOVES, Slice)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         source = dequantized(node.inputs[0])
@@ -95,20 +98,22 @@ class DequantizeAfterMoving(Rule):
             return "not of bytes with one constant scale"
         if source.integers.constant is not None or graph.is_output(node.outputs[0]):
             return "its operand is constant, or its result is an output"
-        return None if only_user(node.inputs[0], graph) is node else "what it moves is used elsewhere"
+        if graph.is_output(node.inputs[0]) or not all(user is node or isinstance(user.op, Slice) for user in node.inputs[0].users):
+            return "what it moves is used elsewhere"
+        return None
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         last, result = node.inputs[0].producer, node.outputs[0]
         integers = last.inputs[0]
         small = Value(f"{result.name}/{integers.name}", integers.dtype, result.shape)
-        graph.nodes.remove(last)
         index = graph.nodes.index(node)
         graph.nodes[index : index + 1] = [
             Node(node.op, [integers, *node.inputs[1:]], [small], node.name),
             Node(last.op, [small, *last.inputs[1:]], [result], last.name),
         ]
-        last.detach()
         node.detach()
+        if not last.outputs[0].users:  # other Slices take it, too
+            graph.remove(last)
 
 
 class QuantizedAgain(Rule):

@@ -33,6 +33,14 @@ WEIGHTS = {
     "zw": np.int8(0),
     "zws": np.zeros(6, np.int8),
     "zy": np.uint8(130),
+    "least": np.uint8(0),
+    "low": np.float32(-100.0),
+    "high": np.float32(127.5),
+    "lower": np.float32(-3.0),
+    "begin": np.array([1], np.int64),
+    "end": np.array([3], np.int64),
+    "axis": np.array([1], np.int64),
+    "three": np.array([1, 1, 3], np.int64),
     "half": np.float32(0.5),
     "shape": np.array([2, 15], np.int64),
 }
@@ -111,6 +119,49 @@ MODELS = {
         {"table of bytes": 1, "quantized before it is moved": 1},
         {"QuantizeLinear": 1, "mnnx::ByteTable": 1, "Transpose": 1},
     ),
+    "Relu that bytes do": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(k, sw, zw) p = Conv<pads = [1, 1]>(d, dk) r = Relu(p) qy = QuantizeLinear(r, sy, least)",
+        "uint8[1,8,9] qy",
+        {"bounds of bytes": 1, "Conv to QLinearConv": 1},
+        {"QuantizeLinear": 1, "QLinearConv": 1},
+    ),
+    "Clip that bytes do": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(k, sw, zw) p = Conv(d, dk) r = Clip(p, low, high) qy = QuantizeLinear(r, sy, zy)",
+        "uint8[1,8,7] qy",
+        {"bounds of bytes": 1, "Conv to QLinearConv": 1},
+        {"QuantizeLinear": 1, "QLinearConv": 1},
+    ),
+    "Concat of bytes that mean the same": (
+        VECTOR + ", float[2,5,8] z",
+        ENTER + "qz = QuantizeLinear(z, sx, zx) dz = DequantizeLinear(qz, sx, zx) c = Concat<axis = 1>(d, dz) y = Transpose(c)",
+        "float[8,10,2] y",
+        {"dequantized after the Concat": 1},
+        {"QuantizeLinear": 2, "Concat": 1, "Transpose": 1, "DequantizeLinear": 1},
+    ),
+    "Concat of bytes that is quantized": (
+        VECTOR + ", float[2,5,8] z",
+        ENTER
+        + "qz = QuantizeLinear(z, sz, zy) dz = DequantizeLinear(qz, sz, zy) c = Concat<axis = 1>(d, dz) qy = QuantizeLinear(c, sx, zx)",
+        "uint8[2,10,8] qy",
+        {"quantized before the Concat": 1, "quantized again": 1, "table of bytes": 1},
+        {"QuantizeLinear": 2, "mnnx::ByteTable": 1, "Concat": 1},
+    ),
+    "Slices of bytes": (
+        VECTOR,
+        ENTER + "a = Slice(d, begin, end, axis) c = Slice(d, axis, end, axis) y = Sub(a, c)",
+        "float[2,2,8] y",
+        {"dequantized after it is moved": 1},
+        {"QuantizeLinear": 1, "Slice": 1, "DequantizeLinear": 1, "Sub": 1},
+    ),
+    "bytes that are repeated": (
+        VECTOR,
+        "t = Tile(x, three) s = Tanh(t) m = Tile(s, three) qy = QuantizeLinear(m, sx, zx)",
+        "uint8[2,5,72] qy",
+        {"quantized before it is moved": 1},
+        {"Tile": 2, "Tanh": 1, "QuantizeLinear": 1},
+    ),
     "epilogue": (
         VECTOR,
         ENTER + WEIGHT + "p = MatMul(d, dw) q1 = QuantizeLinear(p, sy, zy) d1 = DequantizeLinear(q1, sy, zy) a = Add(row, d1) "
@@ -183,6 +234,18 @@ LEFT_ALONE = {
         "q = QuantizeLinear(x, s, zx) d = DequantizeLinear(q, s, zx) " + WEIGHT + "p = MatMul(d, dw) qy = QuantizeLinear(p, sy, zy)",
         "uint8[2,5,6] qy",
         "MatMul",
+    ),
+    "a Relu that cuts off bytes": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(k, sw, zw) p = Conv(d, dk) r = Relu(p) qy = QuantizeLinear(r, sy, zy)",
+        "uint8[1,8,7] qy",
+        "mnnx::FusedConv",
+    ),
+    "a Clip that cuts off bytes": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(k, sw, zw) p = Conv(d, dk) r = Clip(p, lower) qy = QuantizeLinear(r, sy, zy)",
+        "uint8[1,8,7] qy",
+        "mnnx::FusedConv",
     ),
     "another scale": (
         VECTOR,
