@@ -1,4 +1,4 @@
-"""Relu and Clip before a QuantizeLinear that bounds what it makes as tightly: Q(clip(x, low, high)) = clip(Q(x), Q(low), Q(high)) = Q(x)."""
+"""Relu and Clip before a QuantizeLinear whose bytes have the same bounds: Q(clip(x, low, high)) = clip(Q(x), Q(low), Q(high)) = Q(x)."""
 
 from __future__ import annotations
 

@@ -161,6 +161,42 @@ MODELS = {
         {"LayerNormalization": 1},
         {"LayerNormalization": 1},
     ),
+    "layer-norm-recognition of RMSNormalization": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float two = {2}, float epsilon = {0.001}, float[8] gamma>
+        { s = Pow(x, two)
+          m = ReduceMean(s, last)
+          e = Add(m, epsilon)
+          r = Sqrt(e)
+          i = Reciprocal(r)
+          n = Mul(x, i)
+          y = Mul(gamma, n) }""",
+        {"RMSNormalization": 1},
+        {"RMSNormalization": 1},
+    ),
+    "layer-norm-recognition of RMSNormalization by a division": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {2}, float[1] epsilon = {0.001}, float[8] gamma>
+        { s = Mul(x, x)
+          m = ReduceMean(s, last)
+          e = Add(epsilon, m)
+          r = Sqrt(e)
+          n = Div(x, r)
+          y = Mul(n, gamma) }""",
+        {"RMSNormalization": 1},
+        {"RMSNormalization": 1},
+    ),
+    "layer-norm-recognition of GroupNormalization": (
+        """agraph (float[2,6,3,4] x) => (float[2,6,3,4] y)
+        <int64[3] groups = {0, 2, -1}, int64[4] whole = {2, 6, 3, 4}, float[2] one, float[2] zero, float[6,1,1] gamma, float[6,1,1] beta>
+        { a = Reshape(x, groups)
+          b = InstanceNormalization<epsilon = 0.001>(a, one, zero)
+          c = Reshape(b, whole)
+          d = Mul(c, gamma)
+          y = Add(d, beta) }""",
+        {"GroupNormalization": 1},
+        {"GroupNormalization": 1},
+    ),
     "attention-recognition": (
         """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
         <float c = {2}>

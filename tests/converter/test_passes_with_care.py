@@ -44,6 +44,27 @@ LEFT_ALONE = {
           z = Exp(h) }""",
         {"mnnx::FusedConv": 1, "Mul": 1, "Exp": 1},
     ),
+    "a mean of squares of something else": (
+        """agraph (float[2,8] x, float[2,8] z) => (float[2,8] y)
+        <int64[1] last = {-1}, float epsilon = {0.001}, float[8] gamma>
+        { s = Mul(z, z)
+          m = ReduceMean(s, last)
+          e = Add(m, epsilon)
+          r = Sqrt(e)
+          n = Div(x, r)
+          y = Mul(n, gamma) }""",
+        {"Mul": 2, "ReduceMean": 1, "Add": 1, "Sqrt": 1, "Div": 1},
+    ),
+    "groups that are reshaped to something else": (
+        """agraph (float[2,6,3,4] x) => (float[2,6,4,3] y)
+        <int64[3] groups = {0, 2, -1}, int64[4] other = {2, 6, 4, 3}, float[2] one, float[2] zero, float[6,1,1] gamma, float[6,1,1] beta>
+        { a = Reshape(x, groups)
+          b = InstanceNormalization(a, one, zero)
+          c = Reshape(b, other)
+          d = Mul(c, gamma)
+          y = Add(d, beta) }""",
+        {"Reshape": 2, "InstanceNormalization": 1, "Mul": 1, "Add": 1},
+    ),
     "padding with ones stays": (
         """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
         <float[4,3,3,3] w, int64[8] pads = {0, 0, 1, 1, 0, 0, 1, 1}, float one = {1}>

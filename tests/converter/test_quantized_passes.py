@@ -40,6 +40,8 @@ WEIGHTS = {
     "begin": np.array([1], np.int64),
     "end": np.array([3], np.int64),
     "axis": np.array([1], np.int64),
+    "first": np.array([0], np.int64),
+    "second": np.array([2], np.int64),
     "three": np.array([1, 1, 3], np.int64),
     "half": np.float32(0.5),
     "shape": np.array([2, 15], np.int64),
@@ -150,10 +152,10 @@ MODELS = {
     ),
     "Slices of bytes": (
         VECTOR,
-        ENTER + "a = Slice(d, begin, end, axis) c = Slice(d, axis, end, axis) y = Sub(a, c)",
+        ENTER + "a = Slice(d, begin, end, axis) c = Slice(d, first, second, axis) y = Sub(a, c)",
         "float[2,2,8] y",
-        {"dequantized after it is moved": 1},
-        {"QuantizeLinear": 1, "Slice": 1, "DequantizeLinear": 1, "Sub": 1},
+        {"dequantized after it is moved": 2},
+        {"QuantizeLinear": 1, "Slice": 2, "DequantizeLinear": 2, "Sub": 1},
     ),
     "bytes that are repeated": (
         VECTOR,
