@@ -56,7 +56,7 @@ class _Work:
         writers: dict[int, set[int]] = {}
         drawn: set[int] = set()
         for place, step in enumerate(steps):
-            read, written = ({values.root(i) for i in indices if i >= 0} for indices in (step.inputs, step.outputs))
+            read, written = values.roots(step.inputs), values.roots(step.outputs)
             self.before.append({writer for root in read for writer in writers.get(root, ())})
             self.uses.append({root for root in read | written if values.on_device(root)})
             for root in self.uses[-1] - self.nbytes.keys():

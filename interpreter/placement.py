@@ -22,7 +22,7 @@ from mnnx.schema.records import Row
 
 
 class _Share(Row):
-    """What lies in one backend's arena: values' buffers, and steps with working memory of their own."""
+    """What lies in one backend's arenas: values' buffers, and steps with working memory of their own."""
 
     backend: Backend
     buffers: dict[int, Buffer]
@@ -31,23 +31,30 @@ class _Share(Row):
     def all(self) -> list[Buffer]:
         return [*{id(b): b for b in self.buffers.values()}.values(), *(step.working_memory for step in self.working)]
 
+    def plan(self) -> MemoryPlan:
+        return plan_memory(self.all(), self.backend.alignment, self.backend.largest_allocation)
+
 
 def order(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> Sequence[Step]:
-    """The steps in the order that takes least memory, of those that `ordering` knows; `kept` and `keep_inputs` are as for `place`."""
-    if len({id(step.backend) for step in steps}) != 1:  # more changes between backends would cost more than memory
+    """The steps in the order that takes least memory, of those that `ordering` knows; `kept` and `keep_inputs` are as for `place`.
+
+    They stay as they are where steps run side by side, and on several backends, as more changes between these would cost more than memory.
+    """
+    backends = {id(step.backend): step.backend for step in steps}.values()
+    if len(backends) != 1 or (values.runtime.inter_op_threads > 1 and any(backend.runs_abreast for backend in backends)):
         return steps
 
     def shares(steps: Sequence[Step]) -> list[_Share]:
-        return _shares(values, arrange(values, steps, 1), kept, keep_inputs)
+        for position, step in enumerate(steps):
+            step.wave = position
+        return _shares(values, steps, kept, keep_inputs)
 
     return best_order(
         values,
         steps,
         kept,
         bound=lambda steps: sum(lower_bound(share.all(), share.backend.alignment) for share in shares(steps)),
-        arena=lambda steps: sum(
-            plan_memory(share.all(), share.backend.alignment, share.backend.largest_allocation).arena_bytes for share in shares(steps)
-        ),
+        arena=lambda steps: sum(share.plan().arena_bytes for share in shares(steps)),
     )
 
 
@@ -58,8 +65,7 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
     """
     totals = MemoryPlan((), 0)
     for share in _shares(values, steps, kept, keep_inputs):
-        backend = share.backend
-        plan = plan_memory(share.all(), backend.alignment, backend.largest_allocation)
+        backend, plan = share.backend, share.plan()
         _check_limit(values, plan)
         arenas = [backend.allocate(max(nbytes, backend.alignment)) for nbytes in plan.arenas]  # empty tensors have an address too
         for index, buffer in share.buffers.items():
@@ -73,7 +79,7 @@ def place(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inp
 
 
 def _shares(values: Values, steps: Sequence[Step], kept: Collection[int], keep_inputs: bool) -> list[_Share]:
-    """The buffers that steps in their waves need, by backend."""
+    """The buffers that steps need in the order of their waves, by backend."""
     for step in steps:
         nbytes = step.execution.scratch_bytes(*([values.spec(i) for i in indices] for indices in (step.inputs, step.outputs)))
         step.working_memory = Buffer(nbytes, step.wave, step.wave) if nbytes else None

@@ -102,8 +102,7 @@ class Planner:
         on_device = [i for i in kept if i in values.fed or values.on_device(i)]
         steps, plain = assign_layouts(values, self.steps, on_device)
         steps = merge_copies(values, steps)
-        if self.runtime.inter_op_threads == 1:
-            steps = order(values, steps, plain.values(), self.keep_inputs)
+        steps = order(values, steps, plain.values(), self.keep_inputs)
         steps = arrange(values, steps, self.runtime.inter_op_threads)
         memory = place(values, steps, plain.values(), self.keep_inputs)
         pipelines = make_pipelines(values, steps)
