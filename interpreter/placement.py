@@ -16,7 +16,6 @@ from mnnx.interpreter.pipeline import Pipeline
 from mnnx.interpreter.step import Step
 from mnnx.interpreter.unit import Unit
 from mnnx.interpreter.values import Values
-from mnnx.interpreter.waves import arrange
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.records import Row
 
