@@ -14,6 +14,8 @@ from mnnx.interpreter.values import Values
 
 #: What planning may cost: longer plans keep their order.
 MOST_STEPS = 2000
+#: How much of the memory another order may save at the very best, for it to be looked for.
+_LEAST_SAVING = 0.05
 
 
 def best_order(
@@ -33,6 +35,8 @@ def best_order(
         return steps
     least, taken = bound(steps), None
     work = _Work(values, steps, kept)
+    if max(work.needed) >= (1 - _LEAST_SAVING) * least:
+        return steps
     best = steps
     for places in (work.greedy(), work.depth_first()):
         candidate = [steps[place] for place in places]
@@ -68,6 +72,11 @@ class _Work:
             if not step.op.deterministic:  # random numbers are drawn in the model's order
                 self.before[-1] |= drawn
                 drawn = {place}
+        #: Bytes that a step needs whenever it runs.
+        self.needed = [sum(map(self.nbytes.get, uses)) + scratch for uses, scratch in zip(self.uses, self.scratch, strict=True)]
+        for place, step in enumerate(steps):
+            if step.execution.in_place:  # the result may lie where the input does
+                self.needed[place] -= self.nbytes.get(values.root(step.outputs[0]), 0)
         self.after: list[list[int]] = [[] for _ in steps]
         for place, needed in enumerate(self.before):
             for earlier in needed:
