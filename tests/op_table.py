@@ -39,8 +39,9 @@ ONNX are written for the newest form, and run in each older one too in which the
 
 *12*: twelve cases, which all pass on the device. *9 + 3*: nine on the device, three with the host's help: at least one op (of the
 case's op, or of the body that it is written with) ran on the host. *9 + 1 of 12*: two don't pass. What can't pass, and why, is in
-`tests/conformance/known_failures.py`. All models are converted at level 0, so that nothing is computed beforehand. The GPU columns were
-measured with PoCL and lavapipe, which run OpenCL and Vulkan on a CPU.
+`tests/conformance/known_failures.py`. All models are converted at level 0, so that nothing is computed beforehand, and all
+inputs are fed, weights too: where a device runs an op with constant weights alone, that counts as the host's help here. The GPU columns
+were measured with PoCL and lavapipe, which run OpenCL and Vulkan on a CPU.
 """
 Key = tuple[str, int, str]
 
