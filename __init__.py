@@ -21,6 +21,7 @@ _HOME = {
     "CVMatrix": "mnnx.interpreter.cv_matrix",
     "ConversionError": "mnnx.errors",
     "ConversionReport": "mnnx.converter.report",
+    "ExtractionReport": "mnnx.converter.report",
     "ImageProcess": "mnnx.interpreter.image_process",
     "ImageProcessConfig": "mnnx.interpreter.image_process",
     "InputError": "mnnx.errors",

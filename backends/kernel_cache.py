@@ -12,6 +12,7 @@ import os
 import sys
 from pathlib import Path
 
+from mnnx.schema.files import make_folder, whole_file
 from mnnx.schema.log import log
 
 _MAGIC = b"mnnx-kernel "
@@ -57,21 +58,12 @@ class KernelCache:
 
     def write(self, identity: str, code: bytes) -> None:
         """Stores object code; a full disk or a folder without write permission is no error."""
-        import tempfile
-
         if not self._usable:
             return
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder, suffix=".tmp")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(_header(code) + b"\n" + code)
-                os.replace(temporary, self._path(identity))
-            except BaseException:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
-                raise
+            make_folder(self.folder)
+            with whole_file(self._path(identity)) as file:
+                file.write(_header(code) + b"\n" + code)
             if self._written % 64 == 0:
                 self._trim()
             self._written += 1

@@ -12,7 +12,6 @@ import mmap
 import os
 import struct
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 
 from mnnx import __version__
 from mnnx.schema import dtypes
+from mnnx.schema.files import whole_file
 from mnnx.schema.hashing import blake2b
 from mnnx.schema.log import log
 from mnnx.schema.model import Model
@@ -83,7 +83,6 @@ def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any
     Raises OSError, and leaves no part of a file.
     """
     import json
-    import secrets
 
     regions, arrays, blocks, end = _regions(model), {}, [], 0
     for (key, *_), (source, value) in packed.items():
@@ -102,18 +101,12 @@ def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any
         arrays[name] = [not isinstance(value, tuple), rows]
     index = json.dumps({"model": model.fingerprint, "packings": _made_with(), "arrays": arrays}).encode()
     start = -(-(_HEADER.size + len(index)) // _ALIGNMENT) * _ALIGNMENT
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "wb") as file:
-            file.write(_HEADER.pack(_MAGIC, start + end, len(index), blake2b(index, digest_size=32).digest()) + index)
-            for offset, part in blocks:
-                file.seek(start + offset)
-                file.write(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
-            file.truncate(start + end)
-        os.replace(temporary, path)
-    finally:
-        with suppress(OSError):
-            os.unlink(temporary)
+    with whole_file(path) as file:
+        file.write(_HEADER.pack(_MAGIC, start + end, len(index), blake2b(index, digest_size=32).digest()) + index)
+        for offset, part in blocks:
+            file.seek(start + offset)
+            file.write(np.ascontiguousarray(part).reshape(-1).view(np.uint8))
+        file.truncate(start + end)
     return start + end
 
 

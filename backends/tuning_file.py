@@ -8,13 +8,12 @@ this form is ignored as a whole, and who asks for times checks that they are tho
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import secrets
 import stat
 from typing import Any
 
+from mnnx.schema.files import whole_file
 from mnnx.schema.log import log
 from mnnx.schema.records import Row
 
@@ -101,16 +100,8 @@ class TuningFile:
         return data
 
     def _replace(self, data: bytes) -> None:
-        folder, name = os.path.split(self.path)
-        temporary = os.path.join(folder, f".{name}.{secrets.token_hex(8)}.tmp")
-        try:
-            with open(temporary, "xb") as file:
-                file.write(data)
-            os.replace(temporary, self.path)
-        except BaseException:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise
+        with whole_file(self.path) as file:
+            file.write(data)
 
     def _warn(self, message: str, *arguments: Any) -> None:
         if not self._warned:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mnnx
+from mnnx.converter.arguments import as_path, check_level, check_source, check_target, is_proto, name_of, require_onnx
 from mnnx.converter.dump import PassDump
 from mnnx.converter.explain import Explainer
 from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.frontends import pytorch
-from mnnx.converter.graph import Graph
 from mnnx.converter.half_weights import check_kind, store_halves
 from mnnx.converter.passes import check_names, run_passes
-from mnnx.converter.report import ConversionReport
+from mnnx.converter.report import ConversionReport, count_ops
 from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
@@ -30,15 +27,6 @@ from mnnx.schema.writer import write_model
 if TYPE_CHECKING:
     import onnx
     import torch
-
-LEVELS = (0, 1, 2, 3)
-
-#: Endings of files of other frameworks, which can't be told from a broken ONNX file by what is in them.
-_OTHER_FORMATS = (
-    *(".caffemodel", ".engine", ".h5", ".keras", ".mlmodel", ".mnn", ".ncnn", ".ort", ".param", ".pdmodel", ".pt", ".pth", ".safetensors"),
-    *(".pt2", ".tflite", ".xml"),
-)
-_PYTORCH = (".pt", ".pt2", ".pth")
 
 
 def convert(
@@ -78,19 +66,21 @@ def convert(
     unknown pass, a file of another format, a target that can't be written or is the source, or where memory or the package onnx is missing;
     and with what PyTorch says where it can't export a module.
     """
-    if not isinstance(level, Integral) or level not in LEVELS:
-        raise ConversionError(f"level must be one of {', '.join(map(str, LEVELS))}; it is {level!r}")
+    check_level(level)
     check_kind(weights)
+    if explain is not None and not isinstance(explain, str):
+        raise ConversionError(f"explain must be the name of a node, a result or an op type (a str), not {type(explain).__name__}")
+    if dump_passes is not None and not isinstance(dump_passes, str | os.PathLike):
+        raise ConversionError(f"dump_passes must be the path of a folder (a str or os.PathLike), not {type(dump_passes).__name__}")
     if progress is not None and not callable(progress):
         raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
     options = _Options(level, weights, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
-    _check_target(_path(target, "target"))
+    check_target(as_path(target, "target"))
     export = pytorch.ExportOptions(example_inputs, dynamic_shapes, input_names, output_names)
     is_module = pytorch.is_module(source, export)
-    if not is_module and not hasattr(source, "SerializeToString"):
-        _check_source(_path(source, "source"), Path(target))
-    if importlib.util.find_spec("onnx") is None:
-        raise ConversionError("reading ONNX models needs the package onnx, which isn't installed: pip install 'mnnx[convert]'")
+    if not is_module and not is_proto(source):
+        check_source(as_path(source, "source"), Path(target))
+    require_onnx()
     say = progress or (lambda stage, fraction: None)
     try:
         if not is_module:
@@ -99,10 +89,10 @@ def convert(
         say("export", 0.0)
         with pytorch.exported(source, export) as path:
             report = _convert(path, target, options, say)
-        return replace(report, source=_name(source), seconds=time.perf_counter() - start)
+        return replace(report, source=name_of(source), seconds=time.perf_counter() - start)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
-        raise ConversionError(f"there is not enough memory to convert {_name(source)}{detail}") from error
+        raise ConversionError(f"there is not enough memory to convert {name_of(source)}{detail}") from error
 
 
 @dataclass(frozen=True)
@@ -146,7 +136,7 @@ def _convert(
     main = graphs[0]
     inputs = {main.values[i].name: main.values[i].shape for i in main.inputs}
     return ConversionReport(
-        source=_name(source),
+        source=name_of(source),
         target=os.fspath(target),
         level=options.level,
         ops_before=before,
@@ -158,67 +148,6 @@ def _convert(
         seconds=time.perf_counter() - start,
         explanations=[] if explainer is None else explainer.explanations,
     )
-
-
-def count_ops(graph: Graph) -> Counter[str]:
-    """Ops by name, those of subgraphs included."""
-    return Counter(node.op.name for g in [graph, *graph.subgraphs()] for node in g.nodes)
-
-
-def _path(value: Any, what: str) -> Path:
-    """Raises ConversionError where `value` can't be the name of a file."""
-    if not isinstance(value, str | os.PathLike) or not isinstance(os.fspath(value), str):
-        raise ConversionError(f"the {what} must be the path of a file (a str or os.PathLike), not {type(value).__name__}")
-    if "\0" in os.fspath(value):
-        raise ConversionError(f"the {what} {os.fspath(value)!r} is no path: it holds a NUL")
-    if os.fspath(value).endswith(("/", os.sep)):
-        raise ConversionError(f"the {what} {os.fspath(value)!r} names a folder; give the path of a file")
-    return Path(value)
-
-
-def _check_source(source: Path, target: Path) -> None:
-    """Raises ConversionError where the source isn't for this converter, or would be overwritten."""
-    try:
-        if not source.is_file():
-            raise ConversionError(f"{source} is not a file; give the path of an .onnx model")
-        if target.exists() and source.samefile(target):
-            raise ConversionError(f"{target} is the source itself, which the result would overwrite; give the target another name")
-        with open(source, "rb") as file:
-            start = file.read(8)
-    except OSError as error:
-        raise ConversionError(f"{source} can't be read: {error.strerror or error}") from error
-    if start[4:] == b"MNNX":
-        raise ConversionError(f"{source} is an .mnnx model already; mnnx converts from ONNX: give the .onnx file that it was made from")
-    if source.suffix.lower() in _OTHER_FORMATS:
-        way = "load the module in Python and give that" if source.suffix.lower() in _PYTORCH else "export the model as .onnx first"
-        raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: {way}")
-
-
-def _check_target(target: Path) -> None:
-    """Raises ConversionError where it is plain before the work begins that the target can't be written."""
-    if reason := _obstacle(target):
-        raise ConversionError(f"{target} can't be written: {reason}")
-
-
-def _obstacle(target: Path) -> str:
-    try:
-        if not target.parent.exists():
-            return f"there is no folder {target.parent}"
-        if not target.parent.is_dir():
-            return f"{target.parent} is not a folder"
-        if target.is_dir():
-            return "it is a folder"
-        if target.exists() and not target.is_file():
-            return "it is a device or a pipe, not a file"
-        if not os.access(target.parent, os.W_OK | os.X_OK):
-            return f"Permission denied in the folder {target.parent}"
-    except OSError as error:
-        return error.strerror or str(error)
-    return ""
-
-
-def _name(source: Any) -> str:
-    return os.fspath(source) if isinstance(source, (str, os.PathLike)) else type(source).__name__
 
 
 def _size(source: Any) -> int:

@@ -6,7 +6,7 @@ from difflib import get_close_matches
 
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass, Watcher
-from mnnx.converter.report import Explanation
+from mnnx.converter.report import NOT_CONCERNED, Explanation
 from mnnx.errors import ConversionError
 
 
@@ -44,8 +44,10 @@ class Explainer(Watcher):
                 self._note(one, node.name, op, "", f"it became a {node.op.name}")
         for node in self._nodes(graph):
             reasons = list(one.reasons(node, left[id(node)]))
-            for rule, reason in reasons or [("", f"nothing in it starts from {node.op.name}")]:
+            for rule, reason in reasons:
                 self._note(one, node.name, node.op.name, rule, reason)
+            if not reasons:
+                self._note(one, "", node.op.name, "", NOT_CONCERNED)
 
     def skipped(self, one: Pass, why: str) -> None:
         self._note(one, "", "", "", f"it doesn't run: {why}")

@@ -6,39 +6,49 @@ import difflib
 import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import mnnx
+from mnnx.converter.arguments import as_path, check_level, check_target, is_proto, name_of, require_onnx
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.lift import lift
 from mnnx.converter.passes import run_passes
+from mnnx.converter.report import ExtractionReport, count_ops
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError, InputError
+from mnnx.schema.graph_text import type_text
 from mnnx.schema.model import Model, RemovedValue
 from mnnx.schema.ops.shape import Identity
 from mnnx.schema.reader import read_model
 from mnnx.schema.writer import write_model
 
+if TYPE_CHECKING:
+    import onnx
+
 
 def extract(
-    source: str | os.PathLike,
+    source: str | os.PathLike | onnx.ModelProto,
     target: str | os.PathLike,
     *,
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     level: int = 2,
-) -> None:
+) -> ExtractionReport:
     """Writes a model to `target` that computes the tensors `outputs` of the model `source` from the tensors `inputs`.
 
-    source: an .mnnx file, whose part is taken as it is, or an .onnx file, whose part is optimized at `level`. inputs, outputs: names of
-    tensors of the main graph; left out: those of the model, as far as they are needed. Constants come along.
+    source: an .mnnx file, whose part is taken as it is, or an .onnx file or ModelProto, whose part is optimized at `level`. inputs,
+    outputs: names of tensors of the main graph; left out: those of the model, as far as they are needed. Constants come along.
 
     Raises ConversionError for an unknown tensor (with the pass that took it away), for inputs without which the outputs can't be
     computed, for inputs that no output depends on, and for a target that can't be written; ModelFormatError for a damaged file.
     """
-    path = Path(source)
-    if Path(target).exists() and path.exists() and path.samefile(target):
+    check_level(level)
+    check_target(as_path(target, "target"))
+    path = None if is_proto(source) else as_path(source, "source")
+    if path is not None and Path(target).exists() and path.exists() and path.samefile(target):
         raise ConversionError(f"{target} is the source itself, which the result would overwrite; give the target another name")
-    if path.suffix.lower() == ".onnx":
+    if path is None or path.suffix.lower() == ".onnx":
+        require_onnx()
         from mnnx.converter.frontends.onnx.importer import import_model
 
         imported = import_model(source)
@@ -47,12 +57,22 @@ def extract(
         try:
             model = read_model(path)
         except OSError as error:
-            raise InputError(f"the model file {os.fspath(source)!r} can't be opened: {error.strerror or error}") from error
+            raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
         graph, opset, metadata, removed = lift(model.graphs[0]), model.opset, model.metadata, model.removed
         level = 0
     cut(graph, inputs, outputs, removed)
     removed = [*removed, *run_passes(graph, level)[1]]
-    write_model(Model(lower(graph), f"mnnx {mnnx.__version__}", opset, metadata, removed), target)
+    graphs = lower(graph)
+    write_model(Model(graphs, f"mnnx {mnnx.__version__}", opset, metadata, removed), target)
+    main = graphs[0]
+    return ExtractionReport(
+        source=name_of(source),
+        target=os.fspath(target),
+        ops=count_ops(graph),
+        inputs={main.values[i].name: type_text(main.values[i]) for i in main.inputs},
+        outputs={main.values[i].name: type_text(main.values[i]) for i in main.outputs},
+        target_bytes=os.path.getsize(target),
+    )
 
 
 def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, removed: Iterable[RemovedValue] = ()) -> None:
@@ -82,7 +102,11 @@ def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | Non
 
 
 def _names(names: Sequence[str], what: str) -> list[str]:
-    found = [names] if isinstance(names, str) else list(names)
+    if isinstance(names, str):
+        return [names]
+    if not isinstance(names, Iterable):
+        raise ConversionError(f"the {what} must be a list of names of tensors, not {names!r}")
+    found = list(names)
     twice = [name for name in found if found.count(name) > 1]
     if not found or twice or not all(isinstance(name, str) for name in found):
         raise ConversionError(f"the {what} must be names of tensors, at least one, each once; they are {found!r}")

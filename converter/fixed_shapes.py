@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from numbers import Integral
 from typing import Any
@@ -13,6 +14,8 @@ Shape = tuple[Dim, ...]
 
 #: What leaves a dim of an input as the model has it.
 _AS_IT_IS = (None, -1, "?")
+#: What ONNX can hold.
+_LARGEST = 2**63 - 1
 
 
 class FixedShapes:
@@ -94,12 +97,15 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
 def _checked_shape(name: str, shape: Any) -> Shape:
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
         raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, not {shape!r}")
-    return tuple(
-        dim if dim in _AS_IT_IS or (isinstance(dim, str) and dim) else _checked_size(f"a dim of the input {name!r}", dim) for dim in shape
-    )
+    return tuple(dim if dim in _AS_IT_IS or _is_name(dim) else _checked_size(f"a dim of the input {name!r}", dim) for dim in shape)
+
+
+def _is_name(dim: Any) -> bool:
+    """Whether this may name a dim: text that isn't a number."""
+    return isinstance(dim, str) and re.fullmatch(r"\s*[-+]?[\d.]*\s*", dim) is None
 
 
 def _checked_size(what: str, size: Any) -> int:
-    if not isinstance(size, Integral) or isinstance(size, bool) or size < 1:
-        raise ConversionError(f"{what} must be a whole number from 1 on, not {size!r}")
+    if not isinstance(size, Integral) or isinstance(size, bool) or not 1 <= size <= _LARGEST:
+        raise ConversionError(f"{what} must be a whole number from 1 to 2**63 - 1, not {size!r}")
     return int(size)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from mnnx.converter.graph import Graph
 from mnnx.schema.model import Dim, dims_text
 from mnnx.schema.text import size
 
@@ -22,12 +23,16 @@ class PassResult:
         return sum(self.counts.values())
 
 
+#: The reason that a pass does nothing at any node of an op type.
+NOT_CONCERNED = "nothing in it starts from this op"
+
+
 @dataclass(frozen=True)
 class Explanation:
     """What a pass did at a node, or why one of its rules (or the pass, where it has none) did nothing."""
 
     by_pass: str
-    node: str
+    node: str  # empty where it is said of all nodes of the op, or of the pass
     op: str
     rule: str  # empty where it isn't about one
     reason: str
@@ -61,8 +66,7 @@ class ConversionReport:
         applied = [p for p in self.passes if p.total]
         if applied:
             rows.insert(2, ("passes", ", ".join(f"{p.name} {p.total}" for p in applied)))
-        width = max(len(key) for key, _ in rows)
-        return "\n".join(f"{key:<{width}}  {text}" for key, text in rows)
+        return _table(rows)
 
     def details(self) -> str:
         """What each pass did, one line per kind of rewrite; passes that found nothing to do are left out."""
@@ -73,11 +77,45 @@ class ConversionReport:
         return "\n".join(lines)
 
     def explanation(self) -> str:
-        """The explanations, one line each."""
+        """The explanations, one line each; the passes that an op doesn't concern at the end, in one line."""
         lines, heading = [], None
+        others: dict[str, list[str]] = {}
         for one in self.explanations:
+            if one.reason == NOT_CONCERNED:
+                others.setdefault(one.op, []).append(one.by_pass)
+                continue
             if (one.by_pass, one.node) != heading:
                 heading = one.by_pass, one.node
                 lines.append(f"{one.by_pass}, at {one.op} {one.node!r}:" if one.node else f"{one.by_pass}:")
             lines.append(f"  {one.rule}: {one.reason}" if one.rule else f"  {one.reason}")
+        lines += [f"nothing starts from {op} in {', '.join(passes)}" for op, passes in others.items()]
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class ExtractionReport:
+    """Returned by `extract`; prints as a table. Ops include those of subgraphs; inputs and outputs: name → dtype and shape, as text."""
+
+    source: str
+    target: str
+    ops: Counter[str]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    target_bytes: int
+
+    def __str__(self) -> str:
+        rows = [("model", f"{self.source} → {self.target}"), ("ops", str(self.ops.total())), ("size", size(self.target_bytes))]
+        for title, tensors in (("input", self.inputs), ("output", self.outputs)):
+            rows += [(title, f"{name} {kind}") for name, kind in tensors.items()]
+        return _table(rows)
+
+
+def count_ops(graph: Graph) -> Counter[str]:
+    """Ops by name, those of subgraphs included."""
+    return Counter(node.op.name for g in [graph, *graph.subgraphs()] for node in g.nodes)
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    """Rows of a name and a text, the texts one below the other."""
+    width = max(len(key) for key, _ in rows)
+    return "\n".join(f"{key:<{width}}  {text}" for key, text in rows)

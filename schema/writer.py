@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import struct
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -17,6 +16,7 @@ from flatbuffers.builder import BuilderSizeError
 from mnnx.errors import ConversionError, ModelFormatError
 from mnnx.schema import attributes, dtypes, layout, reader
 from mnnx.schema.emit import emit
+from mnnx.schema.files import temporary_name
 from mnnx.schema.model import Dim, Graph, Model, Node, Value
 
 #: Weights of more bytes than this go to a sidecar file.
@@ -34,7 +34,7 @@ def write_model(model: Model, path: str | os.PathLike, sidecar_limit: int = SIDE
     path = Path(path)
     if not path.name:
         raise ConversionError(f"{str(path)!r} is not the name of a file")
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    temporary = temporary_name(path)
     temporary_sidecar = temporary.with_suffix(".weights")
     sidecar = path.with_name(f"{path.name}.weights")
     leftovers = [temporary, temporary_sidecar]

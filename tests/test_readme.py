@@ -15,11 +15,12 @@ from onnx import numpy_helper
 from PIL import Image
 
 import mnnx
+from tests.devices import GPU_BACKENDS, missing
 
 ROOT = Path(mnnx.__file__).parent
 PAGES = (
     *("README.md", "docs/command-line.md", "docs/python-api.md", "docs/converter.md", "docs/errors-and-limits.md", "docs/pymnn.md"),
-    "docs/image-process.md",
+    *("docs/image-process.md", "docs/gpu-backends.md"),
 )
 MODEL = """
 <ir_version: 8, opset_import: ["": 17]>
@@ -39,7 +40,7 @@ SET_UP = ("pip install '", "make ")
 
 
 def _blocks(page: str) -> list[tuple[str, str]]:
-    """(language, text) of the code blocks that can be run, in order."""
+    """(language, text) of the code blocks that can be run, in order. (Excerpts of the source are marked "py".)"""
     text = (ROOT / page).read_text()
     blocks = re.findall(r"^```(sh|python)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [(language, block) for language, block in blocks if language == "python" or not any(word in block for word in SET_UP)]
@@ -62,6 +63,8 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_runs(page: str, folder: Path) -> None:
+    if "gpu" in page and (reason := next(filter(None, map(missing, GPU_BACKENDS)), None)):
+        pytest.skip(reason)
     environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     blocks = _blocks(page)
     assert blocks, f"{page} shows nothing that can be run"

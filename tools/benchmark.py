@@ -16,6 +16,7 @@ import click
 from mnnx.errors import InputError, MnnxError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
+from mnnx.tools.options import FiniteRange
 from mnnx.tools.session_options import SessionOptions, session_options
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def _counts(_context: Any, _parameter: Any, text: str) -> list[int]:
 @click.option("--threads", default="0", callback=_counts, metavar="N[,N…]", help="Numbers of threads to try, e.g. 1,2,4 (0: all CPUs).")
 @click.option("--backends", default="cpu", show_default=True, metavar="NAME[,NAME…]", help="Devices to compare.")
 @session_options
-@click.option("--seconds", default=2.0, show_default=True, type=click.FloatRange(0), help="How long to run each warm row.")
+@click.option("--seconds", default=2.0, show_default=True, type=FiniteRange(0), help="How long to run each warm row.")
 @click.option("--against-onnxruntime", is_flag=True, help="Also measure onnxruntime; MODEL must be an .onnx file.")
 @click.option("--no-cold", is_flag=True, help="Leave out cold starts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")

@@ -46,7 +46,7 @@ def first_wrong_op(
     total = sum(1 for node in reference.proto.graph.node for name in node.output if name)
     different = []
     for name, node in makers.items():
-        row = compare(name, got[name], wanted[name], *bounds)
+        row = compare(name, got[name], wanted[name], *bounds, maker=node.op_type)
         if not row["equal"]:
             different.append(row | {"node": node.name, "op": node.op_type, "compared": len(makers), "tensors": total})
     found = None
@@ -94,7 +94,7 @@ def first_wrong_pass(
 
     {pass, position (its number among all passes), rewrites (how often each was applied), error (of a model that no longer runs, or None),
     tensor (a row of `compare` with `node` and `op`; None where none of those that are in both models differs), execution_differs}.
-    None where no pass does it.
+    None where no pass does it. Raises MnnxError where an output isn't right before the first pass already.
     """
     from mnnx.converter.stages import stages
 
@@ -107,9 +107,13 @@ def first_wrong_pass(
                 with _session(stage, folder, config) as session:
                     got = session.run(feed)
             except MnnxError as error:
+                if before is None:
+                    raise
                 return found | {"error": str(error)}
             if not all(compare(name, got[name], value, *bounds, name in quantized)["equal"] for name, value in wanted.items()):
-                return found | (_first_changed(before, stage, folder, feed, bounds, config) if before else {})
+                if before is None:
+                    raise MnnxError("they do before the first pass already, where the unoptimized model didn't")
+                return found | _first_changed(before, stage, folder, feed, bounds, config)
             before = stage
     return None
 
@@ -124,7 +128,7 @@ def _first_changed(
     with _session(after, folder, config) as session:
         got = session.run(feed, outputs=list(makers))
         for name, node in makers.items():
-            row = compare(name, got[name], wanted[name], *bounds)
+            row = compare(name, got[name], wanted[name], *bounds, maker=node.op.name)
             if not row["equal"]:
                 row |= {"node": node.name, "op": node.op.name, "compared": len(makers)}
                 return {"tensor": row, "execution_differs": _execution_differs(graph, session, feed, name, bounds)}

@@ -17,11 +17,17 @@ class Bounds(NamedTuple):
     atol: float = 1e-5
 
 
-def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float, quantized: bool = False) -> dict[str, Any]:
+#: Ops that round floats to whole ones; a Cast does where it makes integers of them.
+_ROUNDING = ("Ceil", "Floor", "Round")
+
+
+def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float, quantized: bool = False, maker: str = "") -> dict[str, Any]:
     """How a value differs from the reference's: {name, dtype, shape, equal, error, allowed, note, rounding_steps}.
 
     Floats are equal where |got - wanted| <= atol + rtol * max|wanted| for every finite value, and infinities and NaNs stand in the same
-    places; everything else must be the same. quantized: integers are equal too where but a few values, rounding_steps, are one step off.
+    places; everything else must be the same. rounding_steps: how many values are one step off, where these are few, and it is quantized
+    values that are compared: integers of at most 16 bits, or whole numbers of any type that `maker`, an op that rounds, made. quantized:
+    integers are equal too where it is but such steps.
     """
     import numpy as np
 
@@ -40,9 +46,9 @@ def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float, quantize
         return row | {"note": f"mnnx gives {dtypes.name(got.dtype)} {list(got.shape)}"}
     if not (dtypes.is_float(wanted.dtype) or wanted.dtype.kind == "c") or not wanted.size:
         different = int(np.count_nonzero(got != wanted))
-        if different and _is_rounding(got, wanted, different):
-            note = f"one rounding step in {different} of {wanted.size} values"
-            return row | {"equal": quantized, "note": note, "rounding_steps": different}
+        may_be_rounded = wanted.dtype not in (dtypes.STRING, np.bool_) and (wanted.dtype.itemsize <= 2 or maker == "Cast")
+        if different and may_be_rounded and _is_rounding(got, wanted, different):
+            return row | {"equal": quantized, "note": _steps(different, wanted), "rounding_steps": different}
         return row | {"equal": not different, "note": f"{different} of {wanted.size} values differ" if different else ""}
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
     a, b = got.astype(wide), wanted.astype(wide)
@@ -52,19 +58,25 @@ def compare(name: str, got: Any, wanted: Any, rtol: float, atol: float, quantize
         return row | {"note": f"NaN or infinity in {places} other places"}
     error = float(np.abs(a[finite] - b[finite]).max(initial=0.0))
     allowed = atol + rtol * float(np.abs(b[finite]).max(initial=0.0))
-    return row | {"equal": error <= allowed, "error": error, "allowed": allowed}
+    row |= {"equal": error <= allowed, "error": error, "allowed": allowed}
+    different = int(np.count_nonzero(a[finite] != b[finite]))
+    if not row["equal"] and maker in _ROUNDING and _is_rounding(a[finite], b[finite], different):
+        row |= {"note": _steps(different, wanted), "rounding_steps": different}
+    return row
 
 
 def _is_rounding(got: np.ndarray, wanted: np.ndarray, different: int) -> bool:
-    """Whether these may be quantized values that were rounded differently at the edge between two steps: integers of at most 16 bits,
-    of which at most 1 % (or just one) are off, none by more than 1."""
-    import numpy as np
-
-    from mnnx.schema import dtypes
-
-    if wanted.dtype in (dtypes.STRING, np.bool_) or wanted.dtype.itemsize > 2 or different > max(1, wanted.size // 100):
+    """Whether whole numbers may be rounded differently at the edge between two steps: at most 1 % (or just one) are off, none by more
+    than 1."""
+    if different > max(1, wanted.size // 100):
         return False
-    return bool(np.abs(got.astype(np.int32) - wanted.astype(np.int32)).max() == 1)
+    places = got != wanted
+    pairs = zip(got[places].tolist(), wanted[places].tolist(), strict=True)
+    return all(abs(int(a) - int(b)) == 1 for a, b in pairs)
+
+
+def _steps(different: int, wanted: np.ndarray) -> str:
+    return f"one rounding step in {different} of {wanted.size} values"
 
 
 def made_by_quantization(proto: onnx.ModelProto) -> set[str]:

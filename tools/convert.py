@@ -38,26 +38,31 @@ def _input_shapes(_context: click.Context, _option: click.Parameter, texts: Sequ
         dims = tuple(_dim(size) for size in sizes.split("x")) if sizes else ()
         if not name or not found or "" in dims:
             raise click.BadParameter(f"{text!r} isn't NAME:1x3x224x224, with ? for what stays open (NAME: for a scalar)")
-        if shapes.setdefault(name, dims) != dims:
-            raise click.BadParameter(f"{name!r} has two shapes")
+        if name in shapes:
+            raise click.BadParameter(f"{name!r} is given twice")
+        shapes[name] = dims
     return shapes
 
 
 def _dim(text: str) -> int | str | None:
     text = text.strip()
-    if text in ("?", "-1"):
+    if text == "?":
         return None
+    if text.startswith("-"):
+        raise click.BadParameter(f"{text} is no size of a dim; ? leaves it open")
     return int(text) if text.isdecimal() else text
 
 
 def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         from mnnx.converter.passes import list_passes
-        from mnnx.tools.tables import print_table
+        from mnnx.tools.tables import print_json, print_table
 
-        print_table(
-            "passes, in their order", ["name", ">level", "what it does"], [[p.name, p.level, p.description()] for p in list_passes()]
-        )
+        rows = [{"name": one.name, "level": one.level, "description": one.description()} for one in list_passes()]
+        if context.params["as_json"]:  # eager, so it is known by now
+            print_json(rows)
+        else:
+            print_table("passes, in their order", ["name", ">level", "what it does"], [list(row.values()) for row in rows])
         context.exit()
 
 
@@ -77,18 +82,17 @@ def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) 
 @click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
 @click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
 @click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
-@click.option("--list-passes", is_flag=True, is_eager=True, expose_value=False, callback=_list_passes, help="List the passes, and leave.")
+@click.option("--list-passes", is_flag=True, expose_value=False, callback=_list_passes, help="List the passes, and leave.")
 @click.option(
     "--weights",
     type=click.Choice(["float32", "float16", "bfloat16"]),
-    default="float32",
-    show_default=True,
+    show_default="float32",
     help="What large float32 weights are stored as. Products are computed in float32 all the same.",
 )
-@click.option("--fp16", "weights", flag_value="float16", help="The same as --weights float16: a file of half the size.")
+@click.option("--fp16", is_flag=True, help="The same as --weights float16: a file of half the size.")
 @click.option("-v", "--verbose", is_flag=True, help="Say what each pass did.")
 @click.option("-q", "--quiet", is_flag=True, help="Print nothing but errors.")
-@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
+@click.option("--json", "as_json", is_flag=True, is_eager=True, help="Print the report as JSON.")
 @click.option(
     "--verify",
     "is_verified",
@@ -99,7 +103,8 @@ def command(
     source: str,
     target: str,
     level: int,
-    weights: str,
+    weights: str | None,
+    fp16: bool,
     input_shapes: dict[str, tuple[int | str | None, ...]],
     sizes: list[tuple[str, int]],
     disable_passes: tuple[str, ...],
@@ -118,6 +123,9 @@ def command(
         raise click.UsageError(
             f"{source} is a picture; this is mnnx's convert, for ONNX models. ImageMagick's is `magick`, or /usr/bin/convert"
         )
+    if fp16 and weights not in (None, "float16"):
+        raise click.UsageError(f"--fp16 and --weights {weights} contradict each other")
+    weights = "float16" if fp16 else weights or "float32"
     import mnnx
     from mnnx.tools.tables import print_json
 

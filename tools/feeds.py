@@ -227,11 +227,14 @@ def _given(inputs: Mapping[str, Tensor], values: Mapping[str, str]) -> dict[str,
     if "" in values:
         text = values[""]
         if text.endswith(".npz") and len(inputs) != 1:
-            found.update(_load(Path(text)))
+            more = _load(Path(text))
         elif len(inputs) == 1:
-            found[next(iter(inputs))] = text
+            more = {next(iter(inputs)): text}
         else:
             raise InputError(f"write NAME={text}: the model has {len(inputs)} inputs, {', '.join(map(repr, inputs)) or 'none'}")
+        for name in found.keys() & more:
+            raise InputError(f"the input {name!r} has two values: {found[name]}, and one of {text}")
+        found.update(more)
     for name in found:
         if name not in inputs:
             raise _unknown(name, inputs)
@@ -270,15 +273,28 @@ def _load(path: Path) -> Any:
 
     try:
         loaded = np.load(path, allow_pickle=False)
-        return loaded if isinstance(loaded, np.ndarray) else {name: loaded[name] for name in loaded.files}
+        if isinstance(loaded, np.ndarray):
+            return loaded
+        with loaded:
+            return {name: loaded[name] for name in loaded.files}
     except FileNotFoundError as error:
         raise InputError(f"there is no file {str(path)!r}") from error
-    except (ValueError, EOFError, OSError) as error:
-        raise InputError(f"{path} can't be read as NumPy arrays: {error}") from error
+    except Exception as error:  # whatever NumPy, zipfile and zlib make of a damaged file
+        raise InputError(f"{path} can't be read as NumPy arrays: {str(error) or type(error).__name__}") from error
 
 
 def _each(parse: Callable[[str], tuple[str, Any]]) -> Callable[..., list[tuple[str, Any]]]:
-    return lambda _context, _parameter, texts: [parse(text) for text in texts]
+    """The callback of an option that can be given several times, but for one name only once."""
+
+    def parsed(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> list[tuple[str, Any]]:
+        pairs = [parse(text) for text in texts]
+        names = [name for name, _ in pairs]
+        for name in names:
+            if names.count(name) > 1:
+                raise click.BadParameter(f"{name!r} is given twice" if name else "it is given twice without NAME=")
+        return pairs
+
+    return parsed
 
 
 def _assignment(text: str) -> tuple[str, str]:
@@ -309,6 +325,8 @@ def _numbers(_context: Any, _parameter: Any, text: str | None) -> tuple[float, .
         return None
     try:
         numbers = tuple(float(number) for number in text.split(","))
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError(text)
     except ValueError:
         raise click.BadParameter(f"{text!r} isn't a number or numbers with commas between them") from None
     return numbers if len(numbers) > 1 else numbers[0]

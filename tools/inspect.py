@@ -12,6 +12,7 @@ import click
 from mnnx.errors import MnnxError
 from mnnx.tools.feeds import FeedOptions, fixed_shapes, shape_options
 from mnnx.tools.main import Command
+from mnnx.tools.options import at_most_one
 
 if TYPE_CHECKING:
     from mnnx.interpreter.interpreter import Interpreter
@@ -22,15 +23,16 @@ if TYPE_CHECKING:
 @click.argument("model")
 @shape_options
 @click.option("--nodes", is_flag=True, help="List every op with its attributes, inputs and outputs.")
-@click.option("--json", "form", flag_value="json", help="Print JSON instead of tables.")
-@click.option("--msgpack", "form", flag_value="msgpack", help="Write the same as MessagePack, for programs, to a file or a pipe.")
-@click.option("--text", "form", flag_value="text", help="Print the graph as text, one line for each op, which can be compared by lines.")
-def command(model: str, feeds: FeedOptions, nodes: bool, form: str | None) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
+@click.option("--msgpack", "as_msgpack", is_flag=True, help="Write the same as MessagePack, for programs, to a file or a pipe.")
+@click.option("--text", "as_text", is_flag=True, help="Print the graph as text, one line for each op, which can be compared by lines.")
+def command(model: str, feeds: FeedOptions, nodes: bool, as_json: bool, as_msgpack: bool, as_text: bool) -> None:
     """Say what is in MODEL (.mnnx, or .onnx, which is then converted): inputs, outputs, ops, weights, metadata, and, where all input
     shapes are known, FLOPs and the memory plan, as far as shapes don't depend on data."""
     from mnnx.tools import tables
     from mnnx.tools.models import opened
 
+    form = at_most_one(json=as_json, msgpack=as_msgpack, text=as_text)
     pack = _packer() if form == "msgpack" else None
     with opened(model) as interpreter:
         if form == "text":
@@ -90,16 +92,20 @@ def _value(value: Value) -> dict[str, Any]:
 
 
 def _plan(interpreter: Interpreter, feeds: FeedOptions) -> dict[str, Any]:
-    """What a session plans for the inputs' shapes; {"open": why} where it can't."""
-    with interpreter.create_session() as session:
+    """What a session plans for the inputs' shapes; {"open": why} where it can't. Raises MnnxError where that is for shapes that were asked
+    for."""
+    try:
+        session = interpreter.create_session()  # plans what has no open dims
         shapes = fixed_shapes(session.inputs, feeds)
         if shapes is None:
             return {"open": "input shapes are open; --shape and --dim settle them"}
-        try:
-            session.resize(shapes)
-            info, placement = session.info(), session.placement()
-        except MnnxError as error:
-            return {"open": str(error)}
+        session.resize(shapes)
+    except MnnxError as error:
+        if feeds.shapes or feeds.sizes:
+            raise
+        return {"open": str(error)}
+    with session:
+        info, placement = session.info(), session.placement()
         return {
             "shapes": shapes,
             "outputs": {name: list(t.shape) for name, t in session.outputs.items() if -1 not in t.shape},

@@ -55,9 +55,12 @@ def build_command(
     """
     from mnnx.backends import prepared
     from mnnx.backends.cpu import bundle, kernel_bundles
+    from mnnx.schema.files import make_folder
     from mnnx.tools.models import mnnx_file
     from mnnx.tools.tables import size
 
+    if output is not None:
+        make_folder(output)
     for target in map(_target, targets or ("host",)):
         name = target.level.name if target.name == "host" else target.name
         found: dict[Kernel, None] = {}
@@ -151,12 +154,14 @@ def clear_command() -> None:
     """Remove the cache folder's kernels and bundles. What is needed again will be compiled again."""
     from mnnx.backends import kernel_cache
     from mnnx.backends.cpu import kernel_bundles
+    from mnnx.schema.files import naming
     from mnnx.tools.tables import size
 
     folders = [folder for folder in (kernel_cache.default_folder() / "kernels", kernel_bundles.cache_folder()) if folder.is_dir()]
     nbytes = sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
     for folder in folders:
-        shutil.rmtree(folder)
+        with naming(folder):
+            shutil.rmtree(folder)
     click.echo(f"removed {size(nbytes)} from {kernel_cache.default_folder()}")
 
 

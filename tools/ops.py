@@ -9,6 +9,7 @@ import click
 
 from mnnx.errors import ConversionError
 from mnnx.tools.main import Command
+from mnnx.tools.options import at_most_one
 
 if TYPE_CHECKING:
     from onnx.defs import OpSchema
@@ -30,12 +31,14 @@ def command(names: tuple[str, ...], missing: bool, as_json: bool, markdown: bool
     """
     from mnnx.tools.tables import print_json
 
+    at_most_one(json=as_json, markdown=markdown)
     rows = onnx_ops()
     if names:
-        wanted = {name.lower() for name in names}
+        wanted = {name.lower(): name for name in names}
         rows = [row for row in rows if row["name"].lower() in wanted or row["op"].lower() in wanted]
-        if unknown := wanted - {text.lower() for row in rows for text in (row["name"], row["op"])}:
-            raise ConversionError(f"ONNX has no op {', '.join(sorted(unknown))} (names as in ONNX, e.g. Conv or ai.onnx.ml::Scaler)")
+        found = {text.lower() for row in rows for text in (row["name"], row["op"])}
+        if unknown := [name for key, name in wanted.items() if key not in found]:
+            raise ConversionError(f"ONNX has no op {', '.join(unknown)} (names as in ONNX, e.g. Conv or ai.onnx.ml::Scaler)")
     if missing:
         rows = [row for row in rows if not row["support"]]
     if markdown:

@@ -30,8 +30,8 @@ def read_picture(path: Path, tensor: Tensor, shape: Sequence[int] | None, option
     try:
         picture = Image.open(path)
         picture.load()
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise InputError(f"{path} can't be read as a picture: {error}") from error
+    except Exception as error:  # whatever Pillow makes of a damaged file
+        raise InputError(f"{path} can't be read as a picture: {str(error) or type(error).__name__}") from error
     dims = shape if shape is not None else tensor.dims
     if dims is None or len(dims) != 4:
         raise InputError(f"input {tensor.name!r}: a picture needs an input of rank 4, (1, C, H, W) or (1, H, W, C); this one is {dims}")

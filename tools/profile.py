@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
 from mnnx.tools.main import Command
+from mnnx.tools.options import FiniteRange
 from mnnx.tools.run import BACKEND
 from mnnx.tools.session_options import SessionOptions, session_options
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @click.option("--threads", type=click.IntRange(0, 256), default=1, show_default=True, help="Threads to compute on (0: all CPUs).")
 @BACKEND
 @session_options
-@click.option("--seconds", default=1.0, show_default=True, type=click.FloatRange(0), help="How long to run.")
+@click.option("--seconds", default=1.0, show_default=True, type=FiniteRange(0), help="How long to run.")
 @click.option("--top", type=click.IntRange(1), help="Show only so many ops, the slowest first.")
 @click.option("--trace", metavar="FILE", help="Write a Chrome trace of the last run (chrome://tracing, Perfetto).")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of tables.")
@@ -47,6 +47,7 @@ def command(
     Ops run one at a time, which costs some microseconds each; `run` is the time of whole runs without that. Times are medians over all
     runs. Peaks are measured: multiply-adds in registers, and reading from memory. Data that lies in a cache may be read faster than that.
     """
+    from mnnx.schema.files import whole_file
     from mnnx.tools.models import opened
     from mnnx.tools.tables import print_json
 
@@ -55,9 +56,11 @@ def command(
         feed = make_feed(session.inputs, feeds)
         run_ms, timeline = _measure(session, feed, seconds)
         used = session.info()["num_threads"]
-    report = {"model": model, "threads": used, "runs": len(timeline.runs), "run_ms": run_ms} | timeline.report(_peak(backend, used))
+    report = {"model": model, "backend": backend, "threads": used, "runs": len(timeline.runs), "run_ms": run_ms}
+    report |= timeline.report(_peak(backend, used))
     if trace is not None:
-        Path(trace).write_text(json.dumps({"traceEvents": timeline.trace(), "displayTimeUnit": "ms"}), encoding="utf-8")
+        with whole_file(trace) as file:
+            file.write(json.dumps({"traceEvents": timeline.trace(), "displayTimeUnit": "ms"}).encode())
     if as_json:
         print_json(report)
     else:
@@ -169,7 +172,8 @@ def _print(report: dict[str, Any], top: int | None) -> None:
     from mnnx.tools.tables import print_table
 
     peak, ops = report["peak"], report["ops"]
-    title = f"{report['model']} on {report['threads']} thread{'s' if report['threads'] > 1 else ''}: run {report['run_ms']:.3f} ms"
+    where = f"{report['backend']}, {report['threads']} thread{'s' if report['threads'] > 1 else ''}"
+    title = f"{report['model']} on {where}: run {report['run_ms']:.3f} ms"
     print_table(f"{title}, sum of its ops {report['ops_ms']:.3f} ms ({report['runs']} runs)", *_by_type(ops))
     shown = ops if top is None else sorted(ops, key=lambda op: -op["ms"])[:top]
     cells = [

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import re
-import secrets
 import time
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,10 +15,13 @@ import click
 from mnnx.errors import InputError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
+from mnnx.tools.options import tensor_names
 from mnnx.tools.session_options import SessionOptions, session_options
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from mnnx.schema.model import Model
 
 THREADS = click.option("--threads", type=click.IntRange(0, 256), default=0, help="Threads to compute on (default: all CPUs it may use).")
 BACKEND = click.option("--backend", default="cpu", show_default=True, help="The device to run on.")
@@ -59,7 +59,7 @@ class _Stopwatch:
 @click.argument("model")
 @feed_options
 @click.option(
-    "--outputs", multiple=True, metavar="NAME", help="An output, or any tensor inside the model, to compute; all outputs without it."
+    "--outputs", multiple=True, metavar="NAME[,NAME…]", help="Outputs, or any tensors inside the model, to compute (default: all outputs)."
 )
 @click.option("--save", metavar="FILE.npz", callback=_archive_name, help="Write the outputs to one file.")
 @click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
@@ -88,12 +88,13 @@ def command(
         with load:
             interpreter = mnnx.Interpreter.from_file(file)
         with interpreter:
+            chosen = tensor_names(outputs, known_names(interpreter.model)) or None
             with load:
                 session = options.create_session(interpreter, backend, threads)
             # With chosen outputs the rest of the model may be one that can't be planned.
-            feed = make_feed(session.inputs, feeds, None if outputs else load.timed(session.resize))
+            feed = make_feed(session.inputs, feeds, None if chosen else load.timed(session.resize))
             with first_run, telling_of_random_values(session.inputs, feeds):
-                results = session.run(feed, outputs=outputs or None)
+                results = session.run(feed, outputs=chosen)
             info = session.info()
     saved = _save(results, save, output_dir)
     rows = [summary(name, value) for name, value in results.items()]
@@ -111,6 +112,11 @@ def command(
     print_table(title, columns, [_cells(row) for row in rows])
     for path in saved:
         click.echo(f"saved {path}")
+
+
+def known_names(model: Model) -> set[str]:
+    """The tensors that a model has, and those that it had before passes took them away."""
+    return {value.name for value in model.graphs[0].values} | {gone.name for gone in model.removed}
 
 
 def summary(name: str, value: Any) -> dict[str, Any]:
@@ -139,16 +145,18 @@ def _save(results: dict[str, Any], archive: str | None, folder: str | None) -> l
         return []
     import numpy as np
 
+    from mnnx.schema.files import make_folder, whole_file
+
     arrays = {key: array for name, value in results.items() for key, array in _arrays(name, value)}
     saved = []
     if archive is not None:
-        with _whole(Path(archive)) as temporary, zipfile.ZipFile(temporary, "w") as file:
+        with whole_file(archive) as file, zipfile.ZipFile(file, "w") as members:
             for key, array in arrays.items():
-                with file.open(f"{key}.npy", "w", force_zip64=True) as member:
+                with members.open(f"{key}.npy", "w", force_zip64=True) as member:
                     np.lib.format.write_array(member, array, allow_pickle=False)
         saved.append(archive)
     if folder is not None:
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         names: set[str] = set()
         for key, array in arrays.items():
             name = re.sub(r"[^\w.-]+", "_", key)
@@ -156,26 +164,10 @@ def _save(results: dict[str, Any], archive: str | None, folder: str | None) -> l
                 name += "_"
             names.add(name)
             path = Path(folder) / f"{name}.npy"
-            with _whole(path) as temporary, open(temporary, "wb") as file:
-                np.save(file, array, allow_pickle=False)
+            with whole_file(path) as file:
+                np.save(SimpleNamespace(write=file.write), array, allow_pickle=False)  # to a file of its own NumPy won't say why it can't
             saved.append(str(path))
     return saved
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Path]:
-    """A name for a new file that becomes `path` when it is complete; where something fails, nothing is left of it."""
-    if path.exists() and not path.is_file():  # a folder fails, a device takes what comes
-        yield path
-        return
-    temporary = path.with_name(f".{secrets.token_hex(8)}.tmp")
-    try:
-        yield temporary
-        os.replace(temporary, path)
-    except OSError as error:
-        raise OSError(error.errno or errno.EIO, error.strerror or str(error), str(path)) from error  # NumPy gives a text only
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _arrays(name: str, value: Any) -> list[tuple[str, np.ndarray]]:

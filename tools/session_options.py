@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mnnx.schema.records import Row
+from mnnx.tools.options import FiniteRange
 
 if TYPE_CHECKING:
     from mnnx.interpreter.interpreter import Interpreter
@@ -50,7 +51,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     @PRECISION
     @click.option("--tune", is_flag=True, help="Choose algorithms and tiles by measuring them first.")
     @click.option(
-        "--tune-seconds", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True, help="How long that may take."
+        "--tune-seconds", type=FiniteRange(0, 86400, min_open=True), default=10.0, show_default=True, help="How long that may take."
     )
     @click.option("--cache-file", metavar="FILE", help="Where times measured before are looked up, and new ones are kept.")
     @functools.wraps(function)

@@ -12,6 +12,7 @@ from mnnx.tools.comparison import Bounds, sufficient_rtol
 from mnnx.tools.convert import LEVEL, progress
 from mnnx.tools.feeds import FeedOptions, feed_options
 from mnnx.tools.main import Command
+from mnnx.tools.options import FiniteRange
 from mnnx.tools.run import BACKEND, THREADS
 from mnnx.tools.session_options import PRECISION
 
@@ -23,8 +24,14 @@ if TYPE_CHECKING:
 @click.argument("model")
 @feed_options
 @LEVEL
-@click.option("--rtol", default=Bounds().rtol, show_default=True, help="Allowed difference relative to the largest value of a tensor.")
-@click.option("--atol", default=Bounds().atol, show_default=True, help="Allowed difference that is added to it.")
+@click.option(
+    "--rtol",
+    type=FiniteRange(0),
+    default=Bounds().rtol,
+    show_default=True,
+    help="Allowed difference relative to the largest value of a tensor.",
+)
+@click.option("--atol", type=FiniteRange(0), default=Bounds().atol, show_default=True, help="Allowed difference that is added to it.")
 @click.option(
     "--reference",
     type=click.Choice(["auto", "onnxruntime", "onnx"]),
@@ -100,12 +107,19 @@ def print_verification(model: str, report: Verification) -> None:
     elif report.wrong_op is None and report.wrong_pass is None:
         click.echo("outputs differ, but no tensor inside the model that exists on both sides does")
     if report.wrong_op is not None:
-        _print_op(report, report.wrong_op)
+        _print_op(report.wrong_op)
     if report.wrong_pass is not None:
         _print_pass(report.wrong_pass)
+    if any(row is not None and row["rounding_steps"] for row in (report.wrong_op, (report.wrong_pass or {}).get("tensor"))):
+        click.echo(
+            "That is no fault by itself: a value on the edge between two quantized ones may be rounded either way, and what follows "
+            "magnifies it."
+        )
+        enough = sufficient_rtol([*report.outputs, *report.unoptimized], *report.bounds)
+        click.echo(f"The outputs differ by more than is allowed, though{f'; --rtol {enough:g} would allow it' if enough else ''}.")
 
 
-def _print_op(report: Verification, row: dict[str, Any]) -> None:
+def _print_op(row: dict[str, Any]) -> None:
     """What is known of the first op that is wrong without any optimization."""
     made = f"{row['name']!r}, made by the {row['op']} node {row['node']!r}"
     if row["alone"] is False:
@@ -119,13 +133,6 @@ def _print_op(report: Verification, row: dict[str, Any]) -> None:
     if row["execution_differs"]:
         click.echo("Its NumPy execution gives something else on the same inputs: the backend's execution is wrong.")
     click.echo(f"({row['compared']} of the model's {row['tensors']} tensors could be compared)")
-    if row["rounding_steps"]:
-        click.echo(
-            "That is no fault by itself: a value on the edge between two quantized ones may be rounded either way, and what follows "
-            "magnifies it."
-        )
-        enough = sufficient_rtol([*report.outputs, *report.unoptimized], *report.bounds)
-        click.echo(f"The outputs differ by more than is allowed, though{f'; --rtol {enough:g} would allow it' if enough else ''}.")
 
 
 def _print_pass(found: dict[str, Any]) -> None:

@@ -20,6 +20,7 @@ from numba.core.registry import cpu_target
 
 from mnnx.backends.cpu.elf import undefined_symbols
 from mnnx.backends.cpu.kernels import registry
+from mnnx.backends.cpu.signals import held_back
 from mnnx.backends.cpu.target import Target
 from mnnx.errors import BackendError
 
@@ -44,7 +45,7 @@ llvm.add_symbol("mnnx_pause", ctypes.cast(ctypes.pythonapi.Py_IncRef, ctypes.c_v
 
 def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: Target) -> bytes:
     """An object file that defines `void symbol(int64 args, int64 part, int64 parts)`. Raises BackendError where that can't be."""
-    with _LOCK:
+    with _LOCK, held_back():
         factory = registry.find(name)
         title = f"{name}({', '.join(f'{k}={v!r}' for k, v in parameters.items())})"
         try:
@@ -56,7 +57,7 @@ def compile_kernel(name: str, parameters: dict[str, Any], symbol: str, target: T
 
 def assembly(name: str, parameters: dict[str, Any], target: Target) -> str:
     """The kernel's assembly text, for people."""
-    with _LOCK:
+    with _LOCK, held_back():
         factory = registry.find(name)
         module = _intermediate_code(factory.make(**parameters), factory.fastmath, "kernel", target.tune)
         machine, module = _optimised(module, "kernel", target, target.llvm_features(parameters), factory.unroll)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 import platform
 import shutil
 import subprocess
@@ -13,18 +12,23 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from mnnx.errors import BackendError
+from mnnx.schema.files import make_folder, naming, whole_file
 
 _OPTIONS = ("-shared", "-z", "noexecstack", "-z", "now", "--hash-style=gnu", "--build-id=none", "-s")
 
 
 def link(objects: Sequence[bytes], output: Path, arch: str) -> None:
-    """Writes the shared library `output`, whole or not at all. Raises BackendError where no linker for `arch` is found, or it fails."""
+    """Writes the shared library `output`, whole or not at all, and its folder.
+
+    Raises BackendError where no linker for `arch` is found, or all fail, and OSError where a file can't be written.
+    """
     failures = []
     with tempfile.TemporaryDirectory(prefix="mnnx-link-") as name:
         folder = Path(name)
-        for index, code in enumerate(objects):
-            (folder / f"{index}.o").write_bytes(code)
-        (folder / "objects").write_text("\n".join(f"{index}.o" for index in range(len(objects))))
+        with naming(folder):
+            for index, code in enumerate(objects):
+                (folder / f"{index}.o").write_bytes(code)
+            (folder / "objects").write_text("\n".join(f"{index}.o" for index in range(len(objects))))
         for command in _linkers(arch):
             try:
                 done = subprocess.run(
@@ -34,12 +38,15 @@ def link(objects: Sequence[bytes], output: Path, arch: str) -> None:
                 failures.append(f"{command[0]}: {error.strerror}")
                 continue
             if done.returncode == 0:
-                _put(folder / "linked.so", output)
+                make_folder(output.parent)
+                with whole_file(output) as file, open(folder / "linked.so", "rb") as made:
+                    shutil.copyfileobj(made, file)
                 return
             failures.append(f"{' '.join(command[:4])} …: {(done.stderr.strip().splitlines() or ['no message'])[-1]}")
     tried = f"\ntried: {'; '.join(failures)}" if failures else ""
+    became = "could make the bundle" if failures else "was found"
     raise BackendError(
-        f"no linker for {arch} was found: install one of: lld (apt-get install lld), the GNU one (apt-get install "
+        f"no linker for {arch} {became}: install one of: lld (apt-get install lld), the GNU one (apt-get install "
         f"binutils-{arch.replace('_', '-')}-linux-gnu), zig (pip install ziglang){tried}"
     )
 
@@ -54,13 +61,3 @@ def _linkers(arch: str) -> Iterator[list[str]]:
         yield [sys.executable, "-m", "ziglang", "ld.lld", *_OPTIONS]
     if native and (path := shutil.which("cc")):
         yield [path, "-nostdlib", "-shared", f"-Wl,{','.join(_OPTIONS[1:])}"]
-
-
-def _put(made: Path, output: Path) -> None:
-    output.parent.mkdir(parents=True, exist_ok=True)
-    temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
-    try:
-        shutil.copyfile(made, temporary)
-        os.replace(temporary, output)
-    finally:
-        temporary.unlink(missing_ok=True)

@@ -23,6 +23,6 @@ def choose(api: str, devices: Sequence[tuple[str, str]], wanted: str) -> int:
     else:
         fitting = [i for i, (name, _) in enumerate(devices) if wanted.lower() in name.lower()]
     if not fitting:
-        known = "; ".join(f"{i}: {name}, {kind}" for i, (name, kind) in enumerate(devices))
-        raise BackendUnavailable(f"there is no {api} device {wanted!r}; there are {known}")
+        known = " and ".join(f"{api.lower()}:{i} ({name}, {kind})" for i, (name, kind) in enumerate(devices))
+        raise BackendUnavailable(f"there is no {api} device {wanted!r}; there is {known}")
     return fitting[0]

@@ -135,3 +135,34 @@ def test_metadata_comes_along(tmp_path: Path) -> None:
     onnx.save(model, tmp_path / "m.onnx")
     mnnx.extract(tmp_path / "m.onnx", tmp_path / "part.mnnx", outputs=["s"])
     assert mnnx.Interpreter.from_file(tmp_path / "part.mnnx").metadata == {"labels": "cat"}
+
+
+def test_it_reports_what_was_made(source: Path, tmp_path: Path) -> None:
+    report = mnnx.extract(source, tmp_path / "part.mnnx", inputs=["z", "x"], outputs=["p"])
+    assert (report.source, report.target) == (str(source), str(tmp_path / "part.mnnx"))
+    assert (list(report.inputs), list(report.outputs)) == (["z", "x"], ["p"])
+    assert report.inputs["x"].startswith("float32[")
+    assert report.target_bytes == (tmp_path / "part.mnnx").stat().st_size
+    graph = mnnx.Interpreter.from_file(tmp_path / "part.mnnx").model.graphs[0]
+    assert report.ops.total() == len(graph.nodes)
+    assert f"input   x {report.inputs['x']}" in str(report)
+
+
+def test_the_source_may_be_a_model_in_memory(tmp_path: Path) -> None:
+    report = mnnx.extract(onnx.parser.parse_model(MODEL), tmp_path / "part.mnnx", outputs=["s"])
+    assert (report.source, list(report.outputs)) == ("ModelProto", ["s"])
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": None}, "the source must be the path of a file"),
+        ({"target": None}, "the target must be the path of a file"),
+        ({"target": "no/such/part.mnnx"}, "there is no folder no/such"),
+        ({"inputs": 3}, "the inputs must be a list of names of tensors, not 3"),
+        ({"level": 7}, "level must be one of 0, 1, 2, 3"),
+    ],
+)
+def test_arguments_of_a_wrong_kind_are_an_error(source: Path, tmp_path: Path, changed: dict, message: str) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.extract(**{"source": source, "target": tmp_path / "part.mnnx", "outputs": ["s"]} | changed)

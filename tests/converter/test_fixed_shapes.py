@@ -83,11 +83,13 @@ def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(option
         ({"input_shapes": {"x": (1, 3, 8, 8)}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 1"),
         ({"input_shapes": {"x": ("batch", 3, "H", "W")}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 'batch'"),
         ({"dims": {"batch": 2}}, "no input has a dim 'batch'; named dims are 'H', 'K', 'N', 'W'"),
-        ({"dims": {"N": 0}}, "the dim 'N' must be a whole number from 1 on, not 0"),
+        ({"dims": {"N": 0}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, not 0"),
         ({"dims": {"N": 1.5}}, "must be a whole number"),
+        ({"dims": {"N": 2**70}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, not 1180591620717411303424"),
+        ({"input_shapes": {"x": ("-5", 3, 8, 8)}}, "a dim of the input 'x' must be a whole number .*, not '-5'"),
         ({"dims": ["N"]}, "dims must be a dict"),
         ({"input_shapes": {"x": "1x3x8x8"}}, "must be a list of sizes"),
-        ({"input_shapes": {"x": (1, 3, 8, -2)}}, "a dim of the input 'x' must be a whole number from 1 on, not -2"),
+        ({"input_shapes": {"x": (1, 3, 8, -2)}}, r"a dim of the input 'x' must be a whole number from 1 to 2\*\*63 - 1, not -2"),
     ],
 )
 def test_what_doesnt_fit_the_model_is_an_error(options: dict, message: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from hashlib import blake2b
 from pathlib import Path
 
@@ -110,7 +111,9 @@ def test_an_explanation_says_why_a_rule_did_nothing(model: onnx.ModelProto, tmp_
     found = {(one.by_pass, one.rule): one.reason for one in report.explanations}
     assert found["epilogue-fusion", "activation"] == "the product is used elsewhere"
     assert found["constant-folding", "folding"] == "'s' is computed"
-    assert found["pad-folding", ""] == "nothing in it starts from Relu"
+    assert found["pad-folding", ""] == "nothing in it starts from this op"
+    assert "\nnothing starts from Relu in " in report.explanation()
+    assert "pad-folding, at Relu" not in report.explanation()
     assert found["reciprocals", ""] == "it doesn't run: it runs from level 3 on"
     assert "epilogue-fusion, at Relu 'relu':\n  activation: the product is used elsewhere" in report.explanation()
 
@@ -131,3 +134,27 @@ def test_what_is_explained_may_be_a_node_a_result_or_an_op_type(what: str, nodes
 def test_what_isnt_there_cant_be_explained(model: onnx.ModelProto, tmp_path: Path) -> None:
     with pytest.raises(mnnx.ConversionError, match="no node, result or op type is called 'relo'; do you mean 'relu'"):
         mnnx.convert(model, tmp_path / "m.mnnx", explain="relo")
+
+
+@pytest.mark.parametrize(("option", "value"), [("explain", 3), ("dump_passes", 3), ("explain", b"relu")])
+def test_options_of_a_wrong_type_are_an_error(option: str, value: object, model: onnx.ModelProto, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=f"{option} must be the "):
+        mnnx.convert(model, tmp_path / "m.mnnx", **{option: value})
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_dump_that_fails_leaves_nothing(model: onnx.ModelProto, tmp_path: Path, is_new: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_text(self: Path, text: str, **options: str) -> int:
+        if self.name.startswith("03"):
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return self.write_bytes(text.encode())
+
+    folder = tmp_path / "dump"
+    if not is_new:
+        folder.mkdir()
+        (folder / "mine.txt").touch()
+    monkeypatch.setattr(Path, "write_text", write_text)
+    with pytest.raises(mnnx.ConversionError, match=r"the dump of passes can't be written into .*dump: No space left on device"):
+        mnnx.convert(model, tmp_path / "m.mnnx", dump_passes=folder)
+    assert folder.exists() is not is_new
+    assert is_new or [path.name for path in folder.iterdir()] == ["mine.txt"]

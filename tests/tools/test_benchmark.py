@@ -69,3 +69,10 @@ def test_all_sessions_are_tuned_first(mnnx_command, classifier: Path, tmp_path: 
 def test_tuning_without_a_cache_file_leaves_none(mnnx_command, classifier: Path, tmp_path: Path) -> None:
     assert mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1", "--no-cold", "--tune").exit_code == 0
     assert [path.name for path in tmp_path.iterdir()] == [classifier.name]
+
+
+@pytest.mark.parametrize("command", ["benchmark", "profile"])
+@pytest.mark.parametrize("seconds", ["-1", "nan", "inf"])
+def test_seconds_are_finite_and_not_negative(mnnx_command, classifier: Path, command: str, seconds: str) -> None:
+    result = mnnx_command(command, classifier, "--seconds", seconds)
+    assert (result.exit_code, "--seconds" in result.stderr) == (2, True)

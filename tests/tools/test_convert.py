@@ -189,7 +189,7 @@ def test_several_shapes_stand_with_commas_between_them_and_names_may_have_colons
     model = onnx.load(source)
     model.graph.input[1].name = model.graph.node[1].input[0] = "z:0"
     onnx.save(model, source)
-    shapes = ("--input-shape", "x:5,z:0:6", "--input-shape", "w:-1xk")
+    shapes = ("--input-shape", "x:5,z:0:6", "--input-shape", "w:?xk")
     assert mnnx_command("convert", source, source.with_suffix(".mnnx"), *shapes).exit_code == 0
     inputs = mnnx.Interpreter.from_file(source.with_suffix(".mnnx")).create_session().inputs
     assert {name: tensor.dims for name, tensor in inputs.items()} == {"x": (5,), "z:0": (6,), "w": ("C", "k")}
@@ -246,3 +246,37 @@ def test_verify_with_open_dims_says_how_to(mnnx_command, classifier: Path, tmp_p
     assert result.exit_code == 1
     assert "c.mnnx is written, but not verified: the input 'image' has open dims" in result.stderr
     assert "--shape image=SIZE,3,SIZE,SIZE" in result.stderr
+
+
+@pytest.mark.parametrize("text", ["image:-1x3x8x8", "image:-5x3x8x8"])
+def test_negative_sizes_are_a_usage_error(text: str, mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--input-shape", text)
+    assert (result.exit_code, "is no size of a dim; ? leaves it open" in result.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "options", [("--dim", "N=3", "--dim", "N=4"), ("--input-shape", "image:1x3x8x8", "--input-shape", "image:?x3x8x8")]
+)
+def test_two_values_for_one_name_are_a_usage_error(options: tuple[str, ...], mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), *options)
+    assert (result.exit_code, "is given twice" in result.stderr) == (2, True)
+
+
+def test_a_size_that_no_model_can_hold_is_named(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--dim", "N=99999999999999999999")
+    assert result.exit_code == 1
+    assert result.stderr == "Error: the dim 'N' must be a whole number from 1 to 2**63 - 1, not 99999999999999999999\n"
+
+
+def test_two_ways_to_store_weights_are_a_usage_error(mnnx_command, classifier: Path) -> None:
+    target = classifier.with_suffix(".mnnx")
+    result = mnnx_command("convert", classifier, target, "--weights", "bfloat16", "--fp16")
+    assert (result.exit_code, "--fp16 and --weights bfloat16 contradict each other" in result.stderr) == (2, True)
+    assert mnnx_command("convert", classifier, target, "--fp16", "--weights", "float16").exit_code == 0
+
+
+@pytest.mark.parametrize("order", [("--list-passes", "--json"), ("--json", "--list-passes")])
+def test_passes_are_listed_as_json(mnnx_command, order: tuple[str, str]) -> None:
+    rows = json.loads(mnnx_command("convert", *order).stdout)
+    assert {"dead-code", "epilogue-fusion"} <= {row["name"] for row in rows}
+    assert all(row.keys() == {"name", "level", "description"} for row in rows)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 import mnnx
 
 
@@ -20,3 +22,10 @@ def test_a_tensor_that_isnt_there_is_named(mnnx_command, classifier: Path, tmp_p
     result = mnnx_command("extract", classifier, tmp_path / "head.mnnx", "--inputs", "pool")
     assert result.exit_code == 1
     assert "the model has no tensor 'pool'; there are 'pooled'" in result.stderr
+
+
+@pytest.mark.parametrize("given", [["scores,flat"], ["scores", "flat"]])
+def test_several_names_stand_in_one_option_or_in_several(mnnx_command, classifier: Path, tmp_path: Path, given: list[str]) -> None:
+    options = [word for text in given for word in ("--outputs", text)]
+    assert mnnx_command("extract", classifier, tmp_path / "head.mnnx", *options).exit_code == 0
+    assert list(mnnx.Interpreter.from_file(tmp_path / "head.mnnx").create_session().outputs) == ["scores", "flat"]

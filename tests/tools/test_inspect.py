@@ -63,7 +63,20 @@ def test_nodes_are_listed_in_order(mnnx_command, classifier: Path) -> None:
 def test_a_shape_that_breaks_a_rule_is_told(mnnx_command, saved) -> None:
     source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[B, C] y) => (float[A, C] z) { z = MatMul(x, y) }')
     result = mnnx_command("inspect", source, "--shape", "x=2,3", "--shape", "y=4,5", "--json")
-    assert "MatMul" in json.loads(result.stdout)["plan"]["open"]
+    assert (result.exit_code, result.stdout, "MatMul" in result.stderr) == (1, "", True)
+
+
+def test_a_model_that_can_not_be_planned_is_described(mnnx_command, saved, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[1000, 1000] x) => (float[1000, 1000] y) { y = Exp(x) }')
+    monkeypatch.setenv("MNNX_MAX_TENSOR_MB", "1")
+    result = mnnx_command("inspect", source, "--json")
+    assert result.exit_code == 0
+    assert "MNNX_MAX_TENSOR_MB" in json.loads(result.stdout)["plan"]["open"]
+
+
+def test_two_forms_at_once_are_a_usage_error(mnnx_command, classifier: Path) -> None:
+    result = mnnx_command("inspect", classifier, "--json", "--text")
+    assert (result.exit_code, "--json and --text can't be given together" in result.stderr) == (2, True)
 
 
 @pytest.mark.parametrize("name", ["missing.mnnx", "missing.onnx"])

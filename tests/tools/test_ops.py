@@ -70,9 +70,13 @@ def test_missing_lists_only_what_is_not_supported(mnnx_command) -> None:
 def test_a_name_that_onnx_doesnt_have_is_an_error(mnnx_command) -> None:
     result = mnnx_command("ops", "Wobble")
     assert result.exit_code == 1
-    assert "wobble" in result.stderr
+    assert "ONNX has no op Wobble (" in result.stderr
 
 
 def test_the_page_in_docs_is_up_to_date(mnnx_command) -> None:
     page = Path(mnnx.__file__).parent / "docs" / "operators.md"
     assert page.read_text() == mnnx_command("ops", "--markdown").stdout, "run: make docs"
+
+
+def test_two_forms_at_once_are_a_usage_error(mnnx_command) -> None:
+    assert mnnx_command("ops", "--json", "--markdown").exit_code == 2

@@ -27,14 +27,14 @@ def test_every_op_has_a_time_and_rates(mnnx_command, classifier: Path) -> None:
     assert sum(op["share"] for op in report["ops"]) == pytest.approx(1)
     assert report["ops_ms"] == pytest.approx(sum(op["ms"] for op in report["ops"]))
     assert min(report["peak"].values()) > 0.1
-    assert (report["threads"], report["runs"]) == (1, 3)
+    assert (report["backend"], report["threads"], report["runs"]) == ("cpu", 1, 3)
 
 
 def test_tables_and_trace(mnnx_command, classifier: Path, tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     result = mnnx_command("profile", classifier, *SHAPE, "--threads", "2", "--top", "1", "--trace", trace)
     assert result.exit_code == 0, result.stderr
-    assert "on 2 threads" in result.stdout
+    assert "on cpu, 2 threads: run" in result.stdout
     assert "peak, measured" in result.stdout
     events = json.loads(trace.read_text())["traceEvents"]
     assert len(events) >= 3

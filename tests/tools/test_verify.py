@@ -161,3 +161,39 @@ def test_outputs_that_differ_through_a_rounding_step_say_so(mnnx_command, saved,
 )
 def test_quantized_values_may_be_one_step_off(got: np.ndarray, wanted: np.ndarray, quantized: bool, equal: bool) -> None:
     assert compare("x", got, wanted, 1e-3, 1e-5, quantized)["equal"] is equal
+
+
+@pytest.mark.parametrize(
+    ("maker", "got", "wanted", "steps"),
+    [
+        ("Cast", np.int32([-7] * 200), np.int32([-8, *[-7] * 199]), 1),
+        ("Cast", np.int64([7] * 200), np.int64([9, *[7] * 199]), None),
+        ("ArgMax", np.int64([7] * 200), np.int64([8, *[7] * 199]), None),
+        ("Floor", np.float32([7] * 200), np.float32([8, *[7] * 199]), 1),
+        ("Floor", np.float32([7] * 200), np.float32([8] * 200), None),
+        ("Cast", np.float32([7] * 200), np.float32([8, *[7] * 199]), None),
+        ("Relu", np.float32([7] * 200), np.float32([8, *[7] * 199]), None),
+    ],
+)
+def test_whole_numbers_that_an_op_rounded_to_may_be_one_step_off(maker: str, got, wanted, steps: int | None) -> None:
+    row = compare("x", got, wanted, 1e-3, 1e-5, maker=maker)
+    assert (row["equal"], row["rounding_steps"]) == (False, steps)
+
+
+def test_a_rounding_step_of_a_cast_is_told(mnnx_command, saved, rounded_differently) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[20, 20] x) => (float[20, 20] y)
+        <float s = {0.5}> { d = Div(x, s) q = Cast<to = 6>(d) y = DequantizeLinear(q, s) }"""
+    )
+    result = mnnx_command("verify", source, "--level", 0)
+    assert result.exit_code == 1
+    assert "the first tensor that differs is 'q', made by the Cast node" in result.stdout
+    assert "a value on the edge between two quantized ones may be rounded either way" in result.stdout
+    assert " would allow it" in result.stdout
+
+
+@pytest.mark.parametrize("option", ["--rtol", "--atol"])
+@pytest.mark.parametrize("value", ["-1", "nan", "inf"])
+def test_bounds_are_finite_and_not_negative(mnnx_command, classifier: Path, option: str, value: str) -> None:
+    result = mnnx_command("verify", classifier, option, value)
+    assert (result.exit_code, option in result.stderr) == (2, True)

@@ -18,6 +18,7 @@ from mnnx.schema.ops.pooling import AveragePool
 from mnnx.schema.ops.reduction import ReduceSum
 from tests.backends.gpu.run import gpu as backend_of
 from tests.backends.gpu.run import run
+from tests.devices import halves
 
 _FLOAT32 = np.dtype("float32")
 
@@ -153,3 +154,16 @@ def test_working_memory_lies_in_one_allocation(gpu: str, monkeypatch: pytest.Mon
     assert backend.supports(op, [x, axes], result) is None
     monkeypatch.setattr(backend.device, "largest_allocation", needed - 1)
     assert "to work in, more than the" in backend.supports(op, [x, axes], result)
+
+
+def test_halves_keep_what_is_fed_finite_and_let_what_is_computed_overflow(session_of: Callable[..., mnnx.Session], gpu: str) -> None:
+    session = session_of(
+        """<ir_version: 10, opset_import: ["": 21]> main (float[2] x, float[2] z) => (float[2] a, float[2] b, float[2] c)
+        <float[2] k = {1e6, -1e6}> { a = Abs(x) b = Mul(x, x) c = Min(z, k) }""",
+        backend=gpu,
+        backend_config=halves("low"),
+    )
+    results = session.run({"x": np.float32([-1e30, 300]), "z": np.float32([1e30, 1])})
+    np.testing.assert_array_equal(results["a"], np.float32([65504, 300]))
+    np.testing.assert_array_equal(results["b"], np.float32([np.inf, np.inf]))
+    np.testing.assert_array_equal(results["c"], np.float32([65504, -65504]))

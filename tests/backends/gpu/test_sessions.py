@@ -184,7 +184,7 @@ def test_a_forked_process_is_refused(session_of: Callable[..., mnnx.Session], gp
 
 @pytest.mark.parametrize("device", ["7", "no such device", "accelerator"])
 def test_a_device_that_is_not_there_is_named_with_those_that_are(session_of: Callable[..., mnnx.Session], gpu: str, device: str) -> None:
-    with pytest.raises(BackendUnavailable, match=f"{device}.*there are 0: "):
+    with pytest.raises(BackendUnavailable, match=rf"{device}.*there is {gpu}:0 \("):
         session_of(MODEL, backend=f"{gpu}:{device}")
 
 
