@@ -62,7 +62,11 @@ def check_source(source: Path, target: Path) -> None:
     if start[4:] == b"MNNX":
         raise ConversionError(f"{source} is an .mnnx model already; mnnx converts from ONNX: give the .onnx file that it was made from")
     if source.suffix.lower() in _OTHER_FORMATS:
-        way = "load the module in Python and give that" if source.suffix.lower() in _PYTORCH else "export the model as .onnx first"
+        way = (
+            "load the module in Python and give that to mnnx.convert"
+            if source.suffix.lower() in _PYTORCH
+            else "export the model as .onnx first"
+        )
         raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: {way}")
 
 

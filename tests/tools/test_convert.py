@@ -157,13 +157,18 @@ def test_an_mnnx_file_is_told_that_it_is_one(mnnx_command, classifier: Path, com
     assert not target.exists()
 
 
-@pytest.mark.parametrize("ending", [".mnn", ".tflite", ".pt"])
-def test_files_of_other_frameworks_are_told_where_to_start(mnnx_command, tmp_path: Path, ending: str) -> None:
+_EXPORT = "export the model as .onnx first"
+
+
+@pytest.mark.parametrize(
+    ("ending", "way"), [(".mnn", _EXPORT), (".tflite", _EXPORT), (".pt", "load the module in Python and give that to mnnx.convert")]
+)
+def test_files_of_other_frameworks_are_told_where_to_start(mnnx_command, tmp_path: Path, ending: str, way: str) -> None:
     source = tmp_path / f"model{ending}"
     source.write_bytes(b"\x1c\x00\x00\x00TFL3")
     result = mnnx_command("convert", source, tmp_path / "x.mnnx")
     assert result.exit_code == 1
-    assert "mnnx converts from ONNX: export the model as .onnx first" in result.stderr
+    assert f"mnnx converts from ONNX: {way}" in result.stderr
 
 
 def test_the_report_has_small_sizes_and_an_input_a_line(mnnx_command, saved) -> None:
