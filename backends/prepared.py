@@ -1,8 +1,11 @@
 """Packed weights on disk: sessions map them into memory instead of packing the model's.
 
-`MODEL.mnnx.packed-TARGET` lies beside the model. It has a header (magic, size and hash of the index), the index (JSON), and the arrays,
+`MODEL.mnnx.packed-TARGET` lies beside the model. It has a header (magic, size and hash of the index), the index (text), and the arrays,
 each at a multiple of 64 bytes. The index says of which model it is, and what it has: for a way of packing and a place among the model's
 weights the arrays that the packing gave. What isn't there, a session packs by itself.
+
+Index: a line for the model, one for the way it was made, one for each result of a packing, whose fields have tabs between them: its name,
+"array" or "tuple", and for each array its dtype, shape and offset, or "None". Not JSON, whose parser takes longer to load than all of it.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ import math
 import mmap
 import os
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +47,7 @@ class PreparedWeights:
     def __init__(self, path: Path, model: Model):
         self._path, self._model = path, model
         self._regions = _regions(model)
-        self._found: dict[str, tuple[mmap.mmap, list]] = {}
+        self._found: dict[str, tuple[mmap.mmap, list[str]]] = {}
         for file in _files(path) if model.fingerprint else ():
             self._open(file)
 
@@ -53,9 +56,9 @@ class PreparedWeights:
         name = _name(key, array, self._regions) if self._found else None
         if name not in self._found:
             return None
-        memory, (single, rows) = self._found[name]
-        values = tuple(None if row is None else _array(memory, *row) for row in rows)
-        return values[0] if single else values
+        memory, (kind, *fields) = self._found[name]
+        values = tuple(None if field == "None" else _array(memory, *field.split(" ")) for field in fields)
+        return values[0] if kind == "array" else values
 
     def _open(self, path: Path) -> None:
         try:
@@ -67,14 +70,14 @@ class PreparedWeights:
         except (OSError, ValueError) as error:
             log().warning("the packed weights %s are left out: %s", path, error)
             return
-        if (index["model"], index["packings"]) != (self._model.fingerprint, _made_with()):
+        if index[:2] != (self._model.fingerprint, _made_with()):
             log().warning(
                 "the packed weights %s are left out: they were made for another file (mnnx kernels build %s makes new ones)",
                 path,
                 self._path,
             )
             return
-        self._found.update({name: (memory, entry) for name, entry in index["arrays"].items()})
+        self._found.update({name: (memory, fields) for name, fields in index[2].items()})
 
 
 def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any]]) -> int:
@@ -82,9 +85,7 @@ def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any
 
     Raises OSError, and leaves no part of a file.
     """
-    import json
-
-    regions, arrays, blocks, end = _regions(model), {}, [], 0
+    regions, lines, blocks, end = _regions(model), [model.fingerprint, _made_with()], [], 0
     for (key, *_), (source, value) in packed.items():
         name = _name(key, source, regions)
         values = value if isinstance(value, tuple) else (value,)
@@ -92,14 +93,14 @@ def write(path: Path, model: Model, packed: Mapping[tuple, tuple[np.ndarray, Any
             continue
         if sum(part.nbytes for part in values if part is not None) < _LEAST_BYTES:
             continue
-        rows: list[Any] = []
+        fields = [name, "tuple" if isinstance(value, tuple) else "array"]
         for part in values:
-            rows.append(None if part is None else [dtypes.name(part.dtype), list(part.shape), end])
+            fields.append("None" if part is None else f"{dtypes.name(part.dtype)} {'x'.join(map(str, part.shape))} {end}")
             if part is not None:
                 blocks.append((end, part))
                 end += -(-part.nbytes // _ALIGNMENT) * _ALIGNMENT
-        arrays[name] = [not isinstance(value, tuple), rows]
-    index = json.dumps({"model": model.fingerprint, "packings": _made_with(), "arrays": arrays}).encode()
+        lines.append("\t".join(fields))
+    index = "\n".join(lines).encode()
     start = -(-(_HEADER.size + len(index)) // _ALIGNMENT) * _ALIGNMENT
     with whole_file(path) as file:
         file.write(_HEADER.pack(_MAGIC, start + end, len(index), blake2b(index, digest_size=32).digest()) + index)
@@ -123,10 +124,9 @@ def _made_with() -> str:
     return f"mnnx {__version__}, packings {PACKINGS}"
 
 
-def _read_index(memory: mmap.mmap) -> dict[str, Any]:
-    """Raises ValueError where the file is damaged or none of ours."""
-    import json
-
+def _read_index(memory: mmap.mmap) -> tuple[str, str, dict[str, list[str]]]:
+    """The model, how the weights were made, and the fields of each result by its name. Raises ValueError where the file is damaged or none
+    of ours."""
     if memory[: len(_MAGIC)] != _MAGIC:
         raise ValueError("they are none")
     if len(memory) < _HEADER.size:
@@ -135,17 +135,15 @@ def _read_index(memory: mmap.mmap) -> dict[str, Any]:
     text = memory[_HEADER.size : _HEADER.size + length]
     if size != len(memory) or blake2b(text, digest_size=32).digest() != digest:
         raise ValueError("they are damaged or cut short")
-    index = json.loads(text)
-    if not isinstance(index, dict) or not index.keys() >= {"model", "packings", "arrays"}:
-        raise ValueError("their index is none")
-    return index
+    model, made, *lines = text.decode().split("\n")
+    return model, made, {name: fields for name, *fields in (line.split("\t") for line in lines)}
 
 
-def _array(memory: mmap.mmap, dtype: str, shape: Sequence[int], offset: int) -> np.ndarray:
+def _array(memory: mmap.mmap, dtype: str, dims: str, offset: str) -> np.ndarray:
     length = _HEADER.unpack_from(memory)[2]
     start = -(-(_HEADER.size + length) // _ALIGNMENT) * _ALIGNMENT
-    kind = dtypes.from_name(dtype)
-    return np.frombuffer(memory, kind, math.prod(shape), start + offset).reshape(shape)
+    shape = tuple(map(int, dims.split("x")))
+    return np.frombuffer(memory, dtypes.from_name(dtype), math.prod(shape), start + int(offset)).reshape(shape)
 
 
 def _regions(model: Model) -> list[tuple[int, int]]:

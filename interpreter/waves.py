@@ -9,7 +9,6 @@ Elementwise steps that nothing else comes between stay together in one lane of a
 
 from __future__ import annotations
 
-import heapq
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import groupby
@@ -45,6 +44,8 @@ def arrange(values: Values, steps: Sequence[Step], width: int) -> list[Step]:
 
 def _waves(values: Values, steps: Sequence[Step], width: int) -> Iterator[list[list[Step]]]:
     """Waves of lanes; those of a wave are in the order in which their steps came."""
+    import heapq  # not at every start
+
     lanes, needs = _lanes(values, steps)
     followers: list[list[int]] = [[] for _ in lanes]
     for lane, needed in enumerate(needs):

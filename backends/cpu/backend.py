@@ -19,7 +19,6 @@ from mnnx.backends.cpu.host_execution import HostExecution
 from mnnx.backends.cpu.kernel import compiled_count
 from mnnx.backends.cpu.numpy_executions import registry
 from mnnx.backends.cpu.program import CpuCommandList
-from mnnx.backends.cpu.shared_team import SharedTeam, TeamShare
 from mnnx.backends.cpu.target import Target
 from mnnx.backends.cpu.team import Team, chunks_of
 from mnnx.backends.tensor import DeviceTensor
@@ -27,6 +26,7 @@ from mnnx.errors import BackendError
 from mnnx.schema.ops.base import Op, Spec
 
 if TYPE_CHECKING:
+    from mnnx.backends.cpu.shared_team import TeamShare
     from mnnx.backends.tuning_file import Device
 
 
@@ -53,6 +53,8 @@ class CpuBackend(Backend):
     def new_team(self, config: Any) -> Team | TeamShare:
         if config.team is None:
             return Team(self.threads, config.cpu_ids)
+        from mnnx.backends.cpu.shared_team import SharedTeam, TeamShare  # not at every start
+
         return TeamShare(config.team.opened(lambda: SharedTeam(self.threads, config.team.cpu_ids)), config.priority)
 
     @property

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.backend import CommandList, Repetition
-from mnnx.backends.cpu.abreast import abreast
 from mnnx.backends.cpu.arguments import address_of, aligned
 from mnnx.backends.cpu.chaining import Elements, Unit, chained
 from mnnx.backends.cpu.kernel import Kernel
@@ -135,6 +134,8 @@ class CpuCommandList(CommandList):
     def _joined(self, first: int, last: int) -> Iterator[Unit | Callable[[], None]]:
         """The commands, with chains and what runs abreast as one unit each."""
         threads, begin = self.team.threads, first
+        if self._abreast:
+            from mnnx.backends.cpu.abreast import abreast
         for start, lanes in sorted(self._abreast.items()):
             if begin <= start and lanes[-1][1] <= last:
                 yield from self._chained(begin, start)
