@@ -78,7 +78,8 @@ PLACES = {
     "fixed": "agraph (float[{fixed}] s) => (float[{fixed}] r) {constants} {{ {nodes} }}",
     "open": "agraph (float[{open}] s) => (float[{open}] r) {constants} {{ {nodes} }}",
     "If": """agraph (float[{open}] s, bool c) => (float[{open}] y) {constants}
-        {{ y = If(c) <then_branch = t () => (float[{open}] r) {{ {nodes} }}, else_branch = e () => (float[{open}] o) {{ o = Neg(s) }}> }}""",
+        {{ y = If(c) <then_branch = t () => (float[{open}] r) {{ {nodes} }},
+            else_branch = e () => (float[{open}] o) {{ o = Neg(s) }}> }}""",
     "Loop": """agraph (float[{open}] x, int64 n, bool c) => (float[{open}] y) {constants}
         {{ y = Loop(n, c, x) <body = b (int64 number, bool go, float[{open}] s) => (bool on, float[{open}] r)
             {{ on = Identity(go) {nodes} }}> }}""",
