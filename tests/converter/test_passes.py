@@ -279,6 +279,81 @@ MODELS = {
         {"GroupNormalization": 1},
         {"GroupNormalization": 1},
     ),
+    "rotary-recognition": (
+        """agraph (float[2,3,5,4] x, float[2,5,2] f) => (float[2,3,5,4] y)
+        <int64[1] zero = {0}, int64[1] half = {2}, int64[1] end = {9223372036854775807}, int64[1] last = {3}, int64[1] heads = {1},
+         float scale = {1.5}>
+        { e = Concat<axis = -1>(f, f)
+          c = Cos(e)
+          s = Sin(e)
+          c1 = Mul(c, scale)
+          s1 = Mul(scale, s)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a = Slice(x, zero, half, last)
+          b = Slice(x, half, end, last)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(x, c2)
+          q = Mul(r, s2)
+          y = Add(p, q) }""",
+        {"RotaryEmbedding": 1},
+        {"Cos": 1, "Sin": 1, "Mul": 2, "RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of two tensors": (
+        """agraph (float[2,3,5,4] x, float[2,2,5,4] z, float[2,5,2] f) => (float[2,5,5,4] y)
+        <int64[1] heads = {1}>
+        { e = Unsqueeze(f, heads)
+          e2 = Concat<axis = 3>(e, e)
+          c = Cos(e2)
+          s = Sin(e2)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          u = Add(q, p)
+          a2, b2 = Split<axis = -1, num_outputs = 2>(z)
+          n2 = Neg(b2)
+          r2 = Concat<axis = -1>(n2, a2)
+          p2 = Mul(z, c)
+          q2 = Mul(r2, s)
+          v = Add(p2, q2)
+          y = Concat<axis = 1>(u, v) }""",
+        {"RotaryEmbedding": 2},
+        {"Cos": 1, "Sin": 1, "RotaryEmbedding": 2, "Concat": 1},
+    ),
+    "rotary-recognition of constants": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[1,1,2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of rows of constants": (
+        """agraph (float[1,3,2,4] x, float[1,2] z) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
+         int64[1] heads = {1}, float low = {0}, float high = {1}>
+        { v = Clip(z, low, high)
+          i = Cast<to = 7>(v)
+          c1 = Gather<axis = 0>(c, i)
+          s1 = Gather<axis = 0>(s, i)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c2, x)
+          q = Mul(s2, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
+    ),
     "attention-recognition": (
         """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
         <float c = {2}>

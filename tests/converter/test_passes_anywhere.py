@@ -34,6 +34,14 @@ PATTERNS = {
         """a = Reshape(s, groups) n = InstanceNormalization(a, u, z) t = Shape(s) c = Reshape(n, t) p = Mul(c, g) r = Add(p, b)""",
         {"GroupNormalization": 1},
     ),
+    "RotaryEmbedding": (
+        ("2,3,5,8", "N,3,S,8"),
+        "int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {9223372036854775807}, int64[1] last = {-1}, int64[1] heads = {1}",
+        """i = Slice(s, zero, half, last) f = ReduceMean<keepdims = 0>(i, heads) e = Concat<axis = -1>(f, f) c0 = Cos(e) s0 = Sin(e)
+        c = Unsqueeze(c0, heads) z = Unsqueeze(s0, heads) a = Slice(s, zero, half, last) b = Slice(s, half, end, last) n = Neg(b)
+        t = Concat<axis = -1>(n, a) p = Mul(s, c) q = Mul(t, z) r = Add(p, q)""",
+        {"Slice": 1, "ReduceMean": 1, "Cos": 1, "Sin": 1, "RotaryEmbedding": 1},
+    ),
     "Gelu": (
         ("2,9", "N,S"),
         "float root = {1.4142135}, float one = {1}, float half = {0.5}",

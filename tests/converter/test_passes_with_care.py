@@ -189,6 +189,50 @@ LEFT_ALONE = {
           z = Cast<to = 6>(b) }""",
         {"Cast": 4},
     ),
+    "a rotation whose halves of cos differ": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.7}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation in the other order": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(a, n)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation that is an output": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y, float[1,3,2,4] r)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation by the same angles for all sequences": (
+        """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
     "a Slice, a Pad and a Reshape that do something stay": (
         """agraph (float[2,3] x) => (float[1,3] a, float[2,4] b, float[3,2] c, float[2,3] d)
         <int64[1] first = {0}, int64[1] one = {1}, int64[4] pads = {0, 0, 0, 1}, int64[2] shape = {3, 2}, int64[1] back = {-1},
