@@ -158,6 +158,7 @@ def _products() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
         yield fused.FusedMatMul(alpha=0.125, transpose_b=True), (q, q)
         yield attention.Attention(), (q, q, _tensor(1, 6, rows, 20))
         yield matmul.Gemm(transB=1), (_tensor(rows, 512), _weight(1000, 512), _weight(1000))
+    yield attention.RotaryEmbedding(), (_tensor(1, 6, 17, 64), _tensor(1, 17, 32), _tensor(1, 17, 32))
 
 
 def _rows() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:

@@ -35,6 +35,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.quantized import QuantizedRecognition
     from mnnx.converter.passes.quantized_epilogue import QuantizedEpilogue
     from mnnx.converter.passes.reciprocals import Reciprocals
+    from mnnx.converter.passes.rotary_recognition import RotaryRecognition
     from mnnx.converter.passes.shape_arithmetic import ShapeArithmetic
 
     return [
@@ -54,6 +55,9 @@ def all_passes() -> list[Pass]:
         EinsumProducts(),
         ActivationRecognition(),
         LayerNormRecognition(),
+        RotaryRecognition(),
+        ConstantSharing(),
+        CommonSubexpressions(),
         DeadCode(),
         QuantizedRecognition(),
         QuantizedEpilogue(),

@@ -4,17 +4,23 @@ HardSigmoid  clip(x + 3, 0, 6) / 6                      (or * 1/6)
 HardSwish    x * clip(x + 3, 0, 6) / 6                  = x * HardSigmoid(x, 1/6, 1/2)
 Swish        x * sigmoid(x), or x * sigmoid(alpha * x)
 Mish         x * tanh(log(1 + eˣ))
-Gelu         x / 2 * (1 + erf(x / √2)), or with tanh(√(2/π) * (x + 0.044715 x³)) for the erf, in any order of the factors
+Gelu         x / 2 * (1 + erf(x / √2)), or with tanh(√(2/π) * (x + 0.044715 x³)) for the erf, in any order of the factors, and with the
+             tanh's argument in any form of that polynomial
 """
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, is_close, made_by, other_input, scalar, substitute
+from mnnx.converter.passes.polynomials import polynomial
 from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, Mish, Sigmoid, Softplus, Swish
-from mnnx.schema.ops.arithmetic import Add, Clip, Div, Erf, Mul, Pow, Tanh
+from mnnx.schema.ops.arithmetic import Add, Clip, Div, Erf, Mul, Tanh
+from mnnx.schema.ops.base import Op
+
+_TANH_FACTOR = math.sqrt(2 / math.pi)
 
 
 def _scaled(node: Node | None, factor: float) -> Value | None:
@@ -47,110 +53,107 @@ def _relu6_of_plus_3(value: Value | None) -> Value | None:
     return _shifted(made_by(clip.inputs[0], Add), 3)
 
 
-class RecognizeHardSigmoid(Rule):
+class _Recognition(Rule):
+    """Puts one op in the place of a node whose result is, by a formula, a function of one value."""
+
+    formula: str
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self._find(node)
+        if found is None:
+            return f"not {self.formula}"
+        x, y = found[0], node.outputs[0]
+        return "its numbers have more dims than x" if None not in (x.rank, y.rank) and x.rank != y.rank else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        x, op = self._find(node)
+        substitute(graph, node, Node(op, [x], node.outputs, node.name))
+
+    @abstractmethod
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
+        """x and the op, where the node's result is op(x)."""
+
+
+class RecognizeHardSigmoid(_Recognition):
     name = "HardSigmoid"
     ops = (Mul, Div)
+    formula = "clip(x + 3, 0, 6) / 6"
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if _relu6_of_plus_3(_scaled(node, 1 / 6)) is not None else "not clip(x + 3, 0, 6) / 6"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
         x = _relu6_of_plus_3(_scaled(node, 1 / 6))
-        substitute(graph, node, Node(HardSigmoid(alpha=1 / 6, beta=0.5), [x], node.outputs, node.name))
+        return None if x is None else (x, HardSigmoid(alpha=1 / 6, beta=0.5))
 
 
-class RecognizeHardSwish(Rule):
+class RecognizeHardSwish(_Recognition):
     name = "HardSwish"
     ops = (Mul, Div)
+    formula = "x * clip(x + 3, 0, 6) / 6"
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._argument(node) is not None else "not x * clip(x + 3, 0, 6) / 6"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(HardSwish(), [self._argument(node)], node.outputs, node.name))
-
-    def _argument(self, node: Node) -> Value | None:
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
         product = made_by(_scaled(node, 1 / 6), Mul)
         if product is not None:
             for value in product.inputs:
                 x = other_input(product, value)
                 if x is not None and _relu6_of_plus_3(value) is x:
-                    return x
+                    return x, HardSwish()
         if isinstance(node.op, Mul):
             for value in node.inputs:
                 gate, x = made_by(value, HardSigmoid), other_input(node, value)
                 if gate is not None and gate.inputs[0] is x and abs(gate.op.alpha - 1 / 6) < 1e-6 and gate.op.beta == 0.5:
-                    return x
+                    return x, HardSwish()
         return None
 
 
-class RecognizeSwish(Rule):
+class RecognizeSwish(_Recognition):
     name = "Swish"
     ops = (Mul,)
+    formula = "x * sigmoid(x) or x * sigmoid(alpha * x)"
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node) is not None else "not x * sigmoid(x) or x * sigmoid(alpha * x)"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, alpha = self._find(node)
-        substitute(graph, node, Node(Swish(alpha=alpha), [x], node.outputs, node.name))
-
-    def _find(self, node: Node) -> tuple[Value, float] | None:
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
         for value in node.inputs:
             gate, x = made_by(value, Sigmoid), other_input(node, value)
             if gate is None or x is value:
                 continue
             if gate.inputs[0] is x:
-                return x, 1.0
+                return x, Swish()
             scaled = made_by(gate.inputs[0], Mul)
             alpha = None if scaled is None or x not in scaled.inputs else other_input(scaled, x)
             if scalar(alpha) is not None and alpha.constant.ndim <= (x.rank or 0):
-                return x, scalar(alpha)
+                return x, Swish(alpha=scalar(alpha))
         return None
 
 
-class RecognizeMish(Rule):
+class RecognizeMish(_Recognition):
     name = "Mish"
     ops = (Mul,)
+    formula = "x * tanh(softplus(x))"
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._argument(node) is not None else "not x * tanh(softplus(x))"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Mish(), [self._argument(node)], node.outputs, node.name))
-
-    def _argument(self, node: Node) -> Value | None:
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
         for value in node.inputs:
             tanh, x = made_by(value, Tanh), other_input(node, value)
             softplus = made_by(tanh.inputs[0], Softplus) if tanh is not None else None
             if softplus is not None and softplus.inputs[0] is x:
-                return x
+                return x, Mish()
         return None
 
 
-class RecognizeGelu(Rule):
+class RecognizeGelu(_Recognition):
     """Starts from the last product of x, 1/2 and 1 + erf(…)."""
 
     name = "Gelu"
     ops = (Mul, Div)
+    formula = "x / 2 * (1 + erf(x / √2)) or x / 2 * (1 + tanh(√(2/π) * (x + 0.044715 x³)))"
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node) is not None else "not x / 2 * (1 + erf(x / √2))"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, approximate = self._find(node)
-        substitute(graph, node, Node(Gelu(approximate=approximate), [x], node.outputs, node.name))
-
-    def _find(self, node: Node) -> tuple[Value, str] | None:
+    def _find(self, node: Node) -> tuple[Value, Op] | None:
         factors, number = _factors(node)
         if len(factors) != 2 or abs(number - 0.5) > 1e-6:
             return None
         for x, gate in (factors, factors[::-1]):
             inner = _shifted(made_by(gate, Add), 1)
             if (erf := made_by(inner, Erf)) is not None and _scaled(made_by(erf.inputs[0], Mul, Div), math.sqrt(0.5)) is x:
-                return x, "none"
+                return x, Gelu()
             if (tanh := made_by(inner, Tanh)) is not None and _is_cubic(tanh.inputs[0], x):
-                return x, "tanh"
+                return x, Gelu(approximate="tanh")
         return None
 
 
@@ -181,18 +184,8 @@ def _factors(node: Node) -> tuple[list[Value], float]:
 
 def _is_cubic(value: Value, x: Value) -> bool:
     """Whether `value` is √(2/π) * (x + 0.044715 x³)."""
-    total = made_by(_scaled(made_by(value, Mul), math.sqrt(2 / math.pi)), Add)
-    if total is None:
-        return False
-    for term in total.inputs:
-        if other_input(total, term) is x:
-            product = made_by(term, Mul)
-            factors, number = _factors(product) if product is not None else ([], 0.0)
-            power = made_by(factors[0], Pow) if len(factors) == 1 else None
-            is_cube = factors.count(x) == len(factors) == 3 or (power is not None and power.inputs[0] is x and is_close(power.inputs[1], 3))
-            if is_cube and abs(number - 0.044715) < 1e-5:
-                return True
-    return False
+    found, wanted = polynomial(value, x, 3), (0.0, _TANH_FACTOR, 0.0, 0.044715 * _TANH_FACTOR)
+    return found is not None and all(abs(a - b) <= error for a, b, error in zip(found, wanted, (0, 1e-4, 0, 1e-5), strict=True))
 
 
 class ActivationRecognition(RulePass):

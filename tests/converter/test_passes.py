@@ -116,6 +116,51 @@ MODELS = {
         {"Gelu": 1},
         {"Gelu": 1},
     ),
+    "activation-recognition of Gelu with x taken out of the cubic": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float k = {0.044715}, float c = {0.79788456}, float one = {1}, float half = {0.5}>
+        { s = Mul(x, x)
+          p = Mul(s, k)
+          q = Add(one, p)
+          r = Mul(x, c)
+          a = Mul(r, q)
+          t = Tanh(a)
+          b = Add(one, t)
+          h = Mul(half, b)
+          y = Mul(x, h) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with merged factors": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float two = {2}, float k = {0.03567741}, float c = {0.79788456}, float one = {1}>
+        { s = Pow(x, two)
+          p = Mul(s, k)
+          q = Add(p, c)
+          a = Mul(q, x)
+          t = Tanh(a)
+          b = Add(t, one)
+          m = Mul(b, x)
+          y = Div(m, two) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "epilogue-fusion of a bias and Gelu": (
+        """agraph (float[2,5,8] x) => (float[2,5,6] y)
+        <float[8,6] w, float[6] b, float k = {0.044715}, float c = {0.79788456}, float one = {1}, float half = {0.5}, float three = {3}>
+        { m = MatMul(x, w)
+          z = Add(m, b)
+          h = Mul(z, half)
+          p = Pow(z, three)
+          q = Mul(p, k)
+          r = Add(z, q)
+          s = Mul(r, c)
+          t = Tanh(s)
+          a = Add(t, one)
+          y = Mul(h, a) }""",
+        {"bias into MatMul": 1, "activation": 1},
+        {"mnnx::FusedMatMul": 1},
+    ),
     "activation-recognition of Gelu with tanh": (
         """agraph (float[2,9] x) => (float[2,9] y)
         <float three = {3}, float k = {0.044715}, float c = {0.7978845608}, float one = {1}, float half = {0.5}>
@@ -158,7 +203,44 @@ MODELS = {
           n = Div(d, r)
           g = Mul(n, gamma)
           y = Add(g, beta) }""",
+        {"LayerNormalization": 1, "scale and bias": 2},
         {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of LayerNormalization without a scale": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float epsilon = {0.00001}>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          y = Div(d, r) }""",
+        {"LayerNormalization": 1},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of LayerNormalization without a bias": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {2}, float minus = {-0.5}, float epsilon = {0.00001}, float[1,1,8] gamma>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Pow(e, minus)
+          n = Mul(r, d)
+          y = Mul(gamma, n) }""",
+        {"LayerNormalization": 1, "scale and bias": 1},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of a factor and shifts behind": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <float[8] scale, float[8] bias, float factor = {3}, float[1,8] shift, float[8] more>
+        { n = LayerNormalization(x, scale, bias)
+          a = Sub(shift, n)
+          b = Mul(a, factor)
+          y = Add(more, b) }""",
+        {"scale and bias": 3},
         {"LayerNormalization": 1},
     ),
     "layer-norm-recognition of RMSNormalization": (
@@ -171,7 +253,7 @@ MODELS = {
           i = Reciprocal(r)
           n = Mul(x, i)
           y = Mul(gamma, n) }""",
-        {"RMSNormalization": 1},
+        {"RMSNormalization": 1, "scale and bias": 1},
         {"RMSNormalization": 1},
     ),
     "layer-norm-recognition of RMSNormalization by a division": (
@@ -183,7 +265,7 @@ MODELS = {
           r = Sqrt(e)
           n = Div(x, r)
           y = Mul(n, gamma) }""",
-        {"RMSNormalization": 1},
+        {"RMSNormalization": 1, "scale and bias": 1},
         {"RMSNormalization": 1},
     ),
     "layer-norm-recognition of GroupNormalization": (
@@ -196,6 +278,81 @@ MODELS = {
           y = Add(d, beta) }""",
         {"GroupNormalization": 1},
         {"GroupNormalization": 1},
+    ),
+    "rotary-recognition": (
+        """agraph (float[2,3,5,4] x, float[2,5,2] f) => (float[2,3,5,4] y)
+        <int64[1] zero = {0}, int64[1] half = {2}, int64[1] end = {9223372036854775807}, int64[1] last = {3}, int64[1] heads = {1},
+         float scale = {1.5}>
+        { e = Concat<axis = -1>(f, f)
+          c = Cos(e)
+          s = Sin(e)
+          c1 = Mul(c, scale)
+          s1 = Mul(scale, s)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a = Slice(x, zero, half, last)
+          b = Slice(x, half, end, last)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(x, c2)
+          q = Mul(r, s2)
+          y = Add(p, q) }""",
+        {"RotaryEmbedding": 1},
+        {"Cos": 1, "Sin": 1, "Mul": 2, "RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of two tensors": (
+        """agraph (float[2,3,5,4] x, float[2,2,5,4] z, float[2,5,2] f) => (float[2,5,5,4] y)
+        <int64[1] heads = {1}>
+        { e = Unsqueeze(f, heads)
+          e2 = Concat<axis = 3>(e, e)
+          c = Cos(e2)
+          s = Sin(e2)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          u = Add(q, p)
+          a2, b2 = Split<axis = -1, num_outputs = 2>(z)
+          n2 = Neg(b2)
+          r2 = Concat<axis = -1>(n2, a2)
+          p2 = Mul(z, c)
+          q2 = Mul(r2, s)
+          v = Add(p2, q2)
+          y = Concat<axis = 1>(u, v) }""",
+        {"RotaryEmbedding": 2},
+        {"Cos": 1, "Sin": 1, "RotaryEmbedding": 2, "Concat": 1},
+    ),
+    "rotary-recognition of constants": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[1,1,2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of rows of constants": (
+        """agraph (float[1,3,2,4] x, float[1,2] z) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
+         int64[1] heads = {1}, float low = {0}, float high = {1}>
+        { v = Clip(z, low, high)
+          i = Cast<to = 7>(v)
+          c1 = Gather<axis = 0>(c, i)
+          s1 = Gather<axis = 0>(s, i)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c2, x)
+          q = Mul(s2, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
     ),
     "attention-recognition": (
         """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)

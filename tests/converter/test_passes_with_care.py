@@ -55,6 +55,79 @@ LEFT_ALONE = {
           y = Mul(n, gamma) }""",
         {"Mul": 2, "ReduceMean": 1, "Add": 1, "Sqrt": 1, "Div": 1},
     ),
+    "a deviation that is used elsewhere": (
+        """agraph (float[2,8] x) => (float[2,8] y, float[2,1] r)
+        <int64[1] last = {-1}, float epsilon = {0.001}>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          y = Div(d, r) }""",
+        {"ReduceMean": 2, "Sub": 1, "Mul": 1, "Add": 1, "Sqrt": 1, "Div": 1},
+    ),
+    "the difference to a mean over other axes": (
+        """agraph (float[2,8] x) => (float[2,8] y)
+        <int64[1] last = {-1}, int64[1] first = {0}, float epsilon = {0.001}>
+        { m = ReduceMean(x, first)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, first)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          y = Div(d, r) }""",
+        {"ReduceMean": 2, "Sub": 1, "Mul": 1, "Add": 1, "Sqrt": 1, "Div": 1},
+    ),
+    "a shift per row behind LayerNormalization": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <float[8] scale, float[3,8] shift>
+        { n = LayerNormalization(x, scale)
+          y = Add(n, shift) }""",
+        {"LayerNormalization": 1, "Add": 1},
+    ),
+    "a LayerNormalization that is used twice": (
+        """agraph (float[3,8] x) => (float[3,8] y, float[3,8] n)
+        <float[8] scale, float[8] shift>
+        { n = LayerNormalization(x, scale)
+          y = Add(n, shift) }""",
+        {"LayerNormalization": 1, "Add": 1},
+    ),
+    "a shift of what isn't centred": (
+        """agraph (float[2,8] x) => (float[2,8] y)
+        <int64[1] last = {-1}, float epsilon = {0.001}, float[8] gamma, float[8] beta>
+        { s = Mul(x, x)
+          m = ReduceMean(s, last)
+          e = Add(m, epsilon)
+          r = Sqrt(e)
+          n = Div(x, r)
+          g = Mul(n, gamma)
+          y = Add(g, beta) }""",
+        {"RMSNormalization": 1, "Add": 1},
+    ),
+    "another cubic than that of Gelu": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float k = {0.0548}, float c = {0.79788456}, float one = {1}, float half = {0.5}, float three = {3}>
+        { h = Mul(x, half)
+          p = Pow(x, three)
+          q = Mul(p, k)
+          r = Add(x, q)
+          s = Mul(r, c)
+          t = Tanh(s)
+          a = Add(t, one)
+          y = Mul(h, a) }""",
+        {"Mul": 4, "Pow": 1, "Add": 2, "Tanh": 1},
+    ),
+    "a number of Gelu that adds dims": (
+        """agraph (float[2,9] x) => (float[1,2,9] y)
+        <float root = {1.4142135}, float[1,1,1] one = {1}, float half = {0.5}>
+        { d = Div(x, root)
+          e = Erf(d)
+          a = Add(e, one)
+          h = Mul(x, half)
+          y = Mul(h, a) }""",
+        {"Div": 1, "Erf": 1, "Add": 1, "Mul": 2},
+    ),
     "groups that are reshaped to something else": (
         """agraph (float[2,6,3,4] x) => (float[2,6,4,3] y)
         <int64[3] groups = {0, 2, -1}, int64[4] other = {2, 6, 4, 3}, float[2] one, float[2] zero, float[6,1,1] gamma, float[6,1,1] beta>
@@ -115,6 +188,50 @@ LEFT_ALONE = {
           b = Cast<to = 11>(x)
           z = Cast<to = 6>(b) }""",
         {"Cast": 4},
+    ),
+    "a rotation whose halves of cos differ": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.7}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation in the other order": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(a, n)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation that is an output": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y, float[1,3,2,4] r)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "a rotation by the same angles for all sequences": (
+        """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
     ),
     "a Slice, a Pad and a Reshape that do something stay": (
         """agraph (float[2,3] x) => (float[1,3] a, float[2,4] b, float[3,2] c, float[2,3] d)

@@ -1,4 +1,7 @@
-"""Attention of float32 in one pass over the keys: the scores of a block of queries stay in the cache and are never stored as a whole."""
+"""Attention and rotary position embeddings of float32.
+
+Attention goes over the keys in one pass: the scores of a block of queries stay in the cache and are never stored as a whole.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from mnnx.backends.cpu.kernels.blocks import Pack
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding
 from mnnx.schema.ops.base import Op
 
 _FLOAT32, _BOOL = np.dtype("float32"), np.dtype(bool)
@@ -190,3 +193,31 @@ def _up(count: int, grain: int) -> int:
 def _packed_items(dims: tuple[int, ...], batch: tuple[int, ...], nbytes: int) -> np.ndarray:
     """The byte offsets of packed matrices that lie one after another."""
     return np.broadcast_to(np.arange(math.prod(dims)).reshape(dims), batch).reshape(-1) * nbytes
+
+
+def _reason_against_rotary(op: RotaryEmbedding, inputs: Specs, outputs: Specs) -> str | None:
+    return None if all(spec.dtype == _FLOAT32 for spec in inputs[:3]) else "only float32 is native"
+
+
+@creator(RotaryEmbedding, supports=_reason_against_rotary)
+def create_rotary(op: RotaryEmbedding, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return RotaryExecution(op, backend)
+
+
+class RotaryExecution(Execution):
+    """Heads of one position one by one; a position that cos and sin don't have ends the run with an InputError."""
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
+        (x, cos, sin, positions), y = (*inputs, None)[:4], outputs[0]
+        if y.spec.size == 0:
+            return
+        batch, heads, length, size, rotated = self.op.sizes(x.shape)
+        heads_inside = x.spec.rank == 3
+        dims = (length, heads) if heads_inside else (heads, length)
+        rows = cos.shape[0] if positions is not None else 0
+        fault = self.backend.commands.fault(f"position_ids must be in 0 … {rows - 1}, not {{}}") if positions is not None else (0, 0)
+        block = arguments(
+            *(x, y, cos, sin, 0 if positions is None else positions),
+            *(batch * heads * length, *dims, int(heads_inside), size, rotated, rows, *fault),
+        )
+        self.backend.commands.record(kernel("rotary", interleaved=self.op.interleaved), block, self.backend.chunks(y.spec.size / 2))

@@ -153,7 +153,7 @@ def test_common_kernels_are_of_every_kind(name):
     common_kernels.record(RecordingBackend(config, SharedWeights(), Target.named(name), found))
     assert {k.name.partition(".")[0] for k in found} >= {
         *("convolution", "dot", "elementwise", "gather", "gemm", "image", "lrn", "normalization", "pooling", "quantized", "raster"),
-        *("recurrent", "recurrent_bytes", "reduction", "resize", "softmax", "spread", "team", "trees"),
+        *("recurrent", "recurrent_bytes", "reduction", "resize", "rotary", "softmax", "spread", "team", "trees"),
     }
 
 

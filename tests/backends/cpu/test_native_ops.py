@@ -1,4 +1,4 @@
-"""Native reductions, softmax, normalizations and Gather against naive NumPy in float64."""
+"""Native reductions, softmax, normalizations, Gather and RotaryEmbedding against naive NumPy in float64."""
 
 import numpy as np
 import pytest
@@ -6,6 +6,7 @@ import pytest
 from mnnx.errors import InputError
 from mnnx.schema.ops import normalization, reduction
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
+from mnnx.schema.ops.attention import RotaryEmbedding
 from mnnx.schema.ops.indexing import Gather
 from tests.backends.cpu.run import cpu, run
 
@@ -167,3 +168,27 @@ def test_gather_names_an_index_out_of_range(index):
     x, indices = f32(3, 7, 2), np.array([0, index, 1], np.int64)
     with pytest.raises(InputError, match=rf"index {index} is outside \[-7, 7\), the range of axis 1"):
         native(Gather(axis=1), x, indices, unknown=(1,))
+
+
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("rotated", [0, 6])
+@pytest.mark.parametrize("heads_inside", [False, True])
+def test_rotary_embedding(interleaved, rotated, heads_inside):
+    x, half = f32(2, 5, 37, 10), (rotated or 10) // 2
+    cos, sin, positions = f32(50, half), f32(50, half), RNG.integers(0, 50, (2, 37))
+    a, b = (slice(0, 2 * half, 2), slice(1, 2 * half, 2)) if interleaved else (slice(half), slice(half, 2 * half))
+    wanted, c, s = x.copy(), cos[positions][:, None], sin[positions][:, None]
+    wanted[..., a], wanted[..., b] = c * x[..., a] - s * x[..., b], s * x[..., a] + c * x[..., b]
+    given = x.transpose(0, 2, 1, 3).reshape(2, 37, 50) if heads_inside else x
+    op = RotaryEmbedding(interleaved=interleaved, rotary_embedding_dim=rotated, num_heads=5 if heads_inside else 0)
+    for operands in ((cos, sin, positions), (cos[positions], sin[positions])):
+        (y,) = native(op, given, *operands, unknown=range(1, 1 + len(operands)))
+        y = y.reshape(2, 37, 5, 10).transpose(0, 2, 1, 3) if heads_inside else y
+        np.testing.assert_allclose(y, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("position", [4, -1, 2**40])
+def test_rotary_embedding_names_a_position_out_of_range(position):
+    positions = np.array([[0, position, 1]])
+    with pytest.raises(InputError, match=f"position_ids must be in 0 … 3, not {position}"):
+        native(RotaryEmbedding(), f32(1, 2, 3, 8), f32(4, 4), f32(4, 4), positions, unknown=(3,))

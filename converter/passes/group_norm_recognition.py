@@ -1,0 +1,57 @@
+"""Recognises GroupNormalization that exporters write out.
+
+It is InstanceNormalization of x reshaped to [N, groups, -1], reshaped back, * γ + β per channel.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.affine_values import affine_of, argument_of
+from mnnx.converter.passes.base import Rule, made_by, only_user, substitute
+from mnnx.schema.ops.arithmetic import Add, Mul
+from mnnx.schema.ops.normalization import GroupNormalization, InstanceNormalization
+from mnnx.schema.ops.shape import Reshape
+
+
+class RecognizeGroupNorm(Rule):
+    """Starts from the sum with β."""
+
+    name = "GroupNormalization"
+    ops = (Add,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self._find(node, graph)
+        return found if isinstance(found, str) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        x, norm, scale, bias = self._find(node, graph)
+        dtype, name = norm.inputs[1].dtype, node.outputs[0].name
+        operands = [Value(f"{name}/{which}", constant=array.astype(dtype)) for which, array in (("scale", scale), ("bias", bias))]
+        op = GroupNormalization(num_groups=norm.inputs[1].constant.size, epsilon=norm.op.epsilon)
+        substitute(graph, node, Node(op, [x, *operands], node.outputs, node.name))
+
+    def _find(self, node: Node, graph: Graph) -> tuple[Value, Node, np.ndarray, np.ndarray] | str:
+        """x, the InstanceNormalization, and scale and bias per channel."""
+        product = made_by(argument_of(node), Mul)
+        back = made_by(argument_of(product), Reshape) if product is not None else None
+        norm = made_by(back.inputs[0], InstanceNormalization) if back is not None else None
+        split = made_by(norm.inputs[0], Reshape) if norm is not None else None
+        if split is None or any(only_user(one.outputs[0], graph) is None for one in (product, back, norm, split)):
+            return "not a reshaped InstanceNormalization, * gamma + beta, each used once"
+        x = split.inputs[0]
+        if x.rank is None or x.rank < 3 or x.shape != back.outputs[0].shape or None in x.shape or not isinstance(x.shape[1], int):
+            return "not known to be reshaped back"
+        if any(value.constant is None for value in norm.inputs[1:]):
+            return "the InstanceNormalization's scale or bias is computed"
+        channels, groups, target = x.shape[1], norm.inputs[1].constant.size, split.outputs[0].shape
+        if target is None or target[:2] != (x.shape[0], groups) or len(target) != 3 or not groups or channels % groups:
+            return "not reshaped to groups of channels"
+        factor, shift = affine_of(product, x.rank), affine_of(node, x.rank)
+        vectors = [one and one.per_channel(1 - x.rank, channels) for one in (factor, shift)]
+        if any(one is None for one in vectors):
+            return "gamma or beta is not per channel"
+        gamma, beta = vectors[0][0], vectors[1][1]
+        scale, bias = (np.repeat(value.constant.astype(np.float64), channels // groups) for value in norm.inputs[1:])
+        return x, norm, scale * gamma, bias * gamma + beta
