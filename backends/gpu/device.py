@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,9 +11,10 @@ import numpy as np
 from mnnx.backends.backend import CommandList
 from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.gpu.profile import Profile
-from mnnx.backends.gpu.tuning import Group, tuned_group
+from mnnx.backends.gpu.tuning import Group, tuned_dispatch, tuned_group
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import InputError
+from mnnx.schema.records import Row
 
 if TYPE_CHECKING:
     from mnnx.backends.gpu.backend import GpuBackend
@@ -59,6 +60,16 @@ class Device(ABC):
         """Contiguous host array → device, done when this returns. For what no queue works on: a session writes through its commands."""
 
 
+class Dispatch(Row):
+    """What `GpuCommandList.record` takes."""
+
+    kernel: Kernel
+    buffers: Sequence[DeviceTensor | Memory]
+    params: Sequence[int | float]
+    size: Sequence[int]
+    local: tuple[int, int, int]
+
+
 class GpuCommandList(CommandList):
     """Dispatches of kernels, in the order in which they were recorded."""
 
@@ -88,8 +99,22 @@ class GpuCommandList(CommandList):
             alone.add(kernel, buffers, params, size, group)
             return lambda: alone.enqueue_timed(0, 1)
 
-        usual = (local or source.local)[: len(size)]
+        usual = self._usual_group(kernel, size, local)
         self.add(kernel, buffers, params, size, tuned_group(self._backend, kernel, params, size, usual, trial))
+
+    def record_fastest(self, dispatches: Mapping[str, Dispatch]) -> None:
+        """Adds one of several dispatches that do the same work, by names of the ways: the first, where tuning doesn't find another one
+        faster."""
+
+        def trial(way: Dispatch) -> Callable[[], int]:
+            alone = type(self)(self._backend)
+            alone.add(way.kernel, way.buffers, way.params, way.size, self._usual_group(way.kernel, way.size, way.local))
+            return lambda: alone.enqueue_timed(0, 1)
+
+        self.record(*tuned_dispatch(self._backend, dispatches, trial))
+
+    def _usual_group(self, kernel: Kernel, size: Sequence[int], local: tuple[int, int, int] | None) -> Group:
+        return (local or kernel.source.local)[: len(size)]
 
     @abstractmethod
     def add(

@@ -1,9 +1,9 @@
-"""Sizes of work groups, measured: what a session's tuner chooses among."""
+"""Tiles and sizes of work groups, measured: what a session's tuner chooses among."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from mnnx.schema.hashing import blake2b
 
 if TYPE_CHECKING:
     from mnnx.backends.gpu.backend import GpuBackend
+    from mnnx.backends.gpu.device import Dispatch
 
 Group = tuple[int, ...]
 Trial = Callable[[Group], Callable[[], int]]
@@ -55,6 +56,22 @@ def tuned_group(
 
     problem = f"{kernel.key} over {'x'.join(map(str, size))}, {', '.join(map(str, params))}"
     return groups[backend.tuner.choose(backend, problem, list(groups), prepare).name]
+
+
+def tuned_dispatch(backend: GpuBackend, dispatches: Mapping[str, Dispatch], trial: Callable[[Dispatch], Callable[[], int]]) -> Dispatch:
+    """The fastest of dispatches that do the same work in different ways, as far as times are known; else the first. `trial` is as for
+    `tuned_group`."""
+    usual = next(iter(dispatches.values()))
+    if backend.tuner is None:
+        return usual
+
+    def prepare(name: str) -> Callable[[], float]:
+        run = trial(dispatches[name])
+        run()
+        return lambda: run() * 1e-9
+
+    problem = f"a tile for {usual.kernel.key} over {'x'.join(map(str, usual.size))}, {', '.join(map(str, usual.params))}"
+    return dispatches[backend.tuner.choose(backend, problem, list(dispatches), prepare).name]
 
 
 def _name(group: Group) -> str:

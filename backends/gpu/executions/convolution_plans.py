@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mnnx.backends.backend import Tensors
-from mnnx.backends.gpu.device import Memory
+from mnnx.backends.gpu.device import Dispatch, Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.profile import Profile
@@ -151,8 +151,8 @@ class Plan(ABC):
         return scratch
 
 
-def product_tile(problem: Problem, pixels: int, images: int) -> tuple[int, int]:
-    """Rows × vectors: the largest tile that leaves enough of them to fill the device, and doesn't reach into the next group."""
+def product_tiles(problem: Problem, pixels: int, images: int) -> list[tuple[int, int]]:
+    """Rows × vectors that don't reach into the next group; first the largest tile that leaves enough of them to fill the device."""
     profile, groups, blocks = problem.backend.device.profile, problem.groups, problem.out_blocks
     tiles = TILES if problem.source > 1 or profile.pads else TILES_OF_PLAIN if problem.blocked else TILES_TO_PLAIN
     fitting = [
@@ -161,7 +161,8 @@ def product_tile(problem: Problem, pixels: int, images: int) -> tuple[int, int]:
         if rows <= profile.rows and vectors <= profile.vectors and (groups == 1 or blocks % vectors == 0)
     ]
     many = (tile for tile in fitting if images * groups * -(-pixels // tile[0]) * -(-blocks // tile[1]) >= profile.items)
-    return next(many, fitting[-1])
+    usual = next(many, fitting[-1])
+    return [usual, *(tile for tile in fitting if tile != usual)]
 
 
 def tile_group(profile: Profile, size: Sequence[int]) -> tuple[int, int, int]:
@@ -186,24 +187,18 @@ class ProductPlan(Plan):
         groups, source, block = problem.groups, problem.source, problem.block
         pack = functools.partial(pack_weights, groups=groups, source=source, block=block)
         weights = problem.backend.packed(("convolution", groups, source, block), w.constant, pack)
-        rows, vectors = product_tile(problem, windows.out_pixels, problem.images)
-        found = kernel(
-            "convolution.product",
-            storage=problem.storage,
-            source=source,
-            block=block,
-            target=block if problem.blocked else 1,
-            rows=rows,
-            vectors=vectors,
-            inside=profile.pads,
-        )
+        sizes = {"source": source, "block": block, "target": block if problem.blocked else 1}
         params = [
             *windows.params, groups * problem.in_blocks, problem.in_blocks, groups * problem.out_blocks, problem.out_blocks,
             problem.outputs, 0, int(residual is not None), *problem.activation,
         ]  # fmt: skip
-        size = (-(-windows.out_pixels // rows), -(-groups * problem.out_blocks // vectors), problem.images)
         buffers = [self._padded(x, scratch), weights, problem.bias(bias), y if residual is None else residual, y]
-        problem.backend.commands.record(found, buffers, params, size, tile_group(profile, size))
+        ways = {}
+        for rows, vectors in product_tiles(problem, windows.out_pixels, problem.images):
+            found = kernel("convolution.product", storage=problem.storage, rows=rows, vectors=vectors, inside=profile.pads, **sizes)
+            size = (-(-windows.out_pixels // rows), -(-groups * problem.out_blocks // vectors), problem.images)
+            ways[f"{rows}x{vectors}"] = Dispatch(found, buffers, params, size, tile_group(profile, size))
+        problem.backend.commands.record_fastest(ways)
 
 
 class TransposedPlan(Plan):

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Tensors
+from mnnx.backends.gpu.device import Dispatch
 from mnnx.backends.gpu.epilogue import activation_params
-from mnnx.backends.gpu.executions.convolution_plans import LEAST_LANES, Plan, Problem, pack_weights, product_tile, tile_group
+from mnnx.backends.gpu.executions.convolution_plans import LEAST_LANES, Plan, Problem, pack_weights, product_tiles, tile_group
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.winograd import TRANSFORMS, transform_weights
@@ -85,16 +86,18 @@ class WinogradPlan(Plan):
         backend.commands.record(kernel("winograd.image", block=block, tile=tile), [x, image], params, size, tile_group(profile, size))
 
         weights = backend.packed(("winograd", tile, block), w.constant, functools.partial(pack_points, tile=tile, block=block))
-        rows, vectors = product_tile(problem, self.all_tiles, self.points)
-        sizes = {"source": block, "block": block, "target": block, "rows": rows, "vectors": vectors}
+        sizes = {"source": block, "block": block, "target": block}
         ones, row = (1, 1, 1), (1, 1, self.all_tiles)
         params = [
             *row, *row, *ones, *ones, *ones, 0, 0, 0, problem.in_blocks, problem.in_blocks, problem.out_blocks, problem.out_blocks,
             problem.outputs, problem.out_blocks * problem.in_blocks * block, 0, *activation_params("", ()),
         ]  # fmt: skip
-        found = kernel("convolution.product", storage="float", inside=profile.pads, **sizes)
-        size = (-(-self.all_tiles // rows), -(-problem.out_blocks // vectors), self.points)
-        backend.commands.record(found, [image, weights, problem.bias(None), product, product], params, size, tile_group(profile, size))
+        ways, buffers = {}, [image, weights, problem.bias(None), product, product]
+        for rows, vectors in product_tiles(problem, self.all_tiles, self.points):
+            found = kernel("convolution.product", storage="float", rows=rows, vectors=vectors, inside=profile.pads, **sizes)
+            size = (-(-self.all_tiles // rows), -(-problem.out_blocks // vectors), self.points)
+            ways[f"{rows}x{vectors}"] = Dispatch(found, buffers, params, size, tile_group(profile, size))
+        backend.commands.record_fastest(ways)
 
         params = [
             problem.images, problem.out_blocks, *windows.output[1:], *self.tiles, int(residual is not None), *problem.activation
