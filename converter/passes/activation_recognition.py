@@ -23,9 +23,9 @@ def _scaled(node: Node | None, factor: float) -> Value | None:
         return None
     if isinstance(node.op, Mul):
         for i in (0, 1):
-            if is_close(node.inputs[i], factor):
+            if is_close(node.inputs[i], factor, beside=node.inputs[1 - i]):
                 return node.inputs[1 - i]
-    if isinstance(node.op, Div) and is_close(node.inputs[1], 1 / factor):
+    if isinstance(node.op, Div) and is_close(node.inputs[1], 1 / factor, beside=node.inputs[0]):
         return node.inputs[0]
     return None
 
@@ -34,7 +34,7 @@ def _shifted(node: Node | None, number: float) -> Value | None:
     """x where `node` computes x + number, else None."""
     if node is not None and isinstance(node.op, Add):
         for i in (0, 1):
-            if is_close(node.inputs[i], number):
+            if is_close(node.inputs[i], number, beside=node.inputs[1 - i]):
                 return node.inputs[1 - i]
     return None
 
@@ -104,7 +104,7 @@ class RecognizeSwish(Rule):
                 return x, 1.0
             scaled = made_by(gate.inputs[0], Mul)
             alpha = None if scaled is None or x not in scaled.inputs else other_input(scaled, x)
-            if scalar(alpha) is not None and alpha.constant.ndim <= (x.rank or 0):
+            if scalar(alpha, beside=x) is not None:
                 return x, scalar(alpha)
         return None
 
@@ -159,14 +159,14 @@ def _factors(node: Node) -> tuple[list[Value], float]:
     factors: list[Value] = []
     number = 1.0
     if isinstance(node.op, Div):
-        divisor = scalar(node.inputs[1])
+        divisor = scalar(node.inputs[1], beside=node.inputs[0])
         if not divisor:
             return [], 0.0
         operands, number = [node.inputs[0]], 1 / divisor
     else:
         operands = list(node.inputs)
     for value in operands:
-        constant = scalar(value)
+        constant = scalar(value, beside=None if isinstance(node.op, Div) else other_input(node, value))
         inner = made_by(value, Mul, Div)
         if constant is not None:
             number *= constant
@@ -189,7 +189,8 @@ def _is_cubic(value: Value, x: Value) -> bool:
             product = made_by(term, Mul)
             factors, number = _factors(product) if product is not None else ([], 0.0)
             power = made_by(factors[0], Pow) if len(factors) == 1 else None
-            is_cube = factors.count(x) == len(factors) == 3 or (power is not None and power.inputs[0] is x and is_close(power.inputs[1], 3))
+            is_third_power = power is not None and power.inputs[0] is x and is_close(power.inputs[1], 3, beside=x)
+            is_cube = factors.count(x) == len(factors) == 3 or is_third_power
             if is_cube and abs(number - 0.044715) < 1e-5:
                 return True
     return False

@@ -48,7 +48,7 @@ class RecognizeLayerNorm(Rule):
         if total is None:
             return None
         for variance in total.inputs:
-            epsilon = scalar(other_input(total, variance))
+            epsilon = scalar(other_input(total, variance), beside=difference.inputs[0])
             squares = last_axis_mean(variance)
             if epsilon is None or squares is None:
                 continue
@@ -59,7 +59,7 @@ class RecognizeLayerNorm(Rule):
     def _is_square_of_same(self, squares: Value, difference: Node) -> bool:
         """The square of another x - mean of the same x (exporters write it twice)."""
         power = made_by(squares, Pow)
-        again = made_by(power.inputs[0], Sub) if power is not None and is_close(power.inputs[1], 2) else None
+        again = made_by(power.inputs[0], Sub) if power is not None and is_close(power.inputs[1], 2, beside=difference.inputs[0]) else None
         return again is not None and again.inputs[0] is difference.inputs[0] and last_axis_mean(again.inputs[1]) is again.inputs[0]
 
 

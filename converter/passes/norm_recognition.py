@@ -33,7 +33,7 @@ def is_square(value: Value, root: Value) -> bool:
     """Whether a value is the square of another."""
     power = made_by(value, Pow)
     if power is not None:
-        return power.inputs[0] is root and is_close(power.inputs[1], 2)
+        return power.inputs[0] is root and is_close(power.inputs[1], 2, beside=root)
     product = made_by(value, Mul)
     return product is not None and product.inputs[0] is root and product.inputs[1] is root
 
@@ -73,23 +73,23 @@ class RecognizeRmsNorm(Rule):
             return self._epsilon(division.inputs[0], made_by(division.inputs[1], Sqrt))
         product = made_by(value, Mul)
         for x, factor in (product.inputs, product.inputs[::-1]) if product is not None else ():
-            if (root := self._reciprocal_root(factor)) is not None and (found := self._epsilon(x, root)) is not None:
+            if (root := self._reciprocal_root(factor, x)) is not None and (found := self._epsilon(x, root)) is not None:
                 return found
         return None
 
-    def _reciprocal_root(self, factor: Value) -> Node | None:
-        """The node whose input is under the root."""
-        if (power := made_by(factor, Pow)) is not None and is_close(power.inputs[1], -0.5):
+    def _reciprocal_root(self, factor: Value, x: Value) -> Node | None:
+        """The node whose input is under the root, of what has x's rank."""
+        if (power := made_by(factor, Pow)) is not None and is_close(power.inputs[1], -0.5, beside=x):
             return power
         if (inverse := made_by(factor, Reciprocal)) is not None:
             return made_by(inverse.inputs[0], Sqrt)
         division = made_by(factor, Div)
-        return made_by(division.inputs[1], Sqrt) if division is not None and is_close(division.inputs[0], 1) else None
+        return made_by(division.inputs[1], Sqrt) if division is not None and is_close(division.inputs[0], 1, beside=x) else None
 
     def _epsilon(self, x: Value, root: Node | None) -> tuple[Value, float] | None:
         total = made_by(root.inputs[0], Add) if root is not None else None
         for mean in total.inputs if total is not None else ():
-            epsilon, squares = scalar(other_input(total, mean)), last_axis_mean(mean)
+            epsilon, squares = scalar(other_input(total, mean), beside=x), last_axis_mean(mean)
             if epsilon is not None and squares is not None and is_square(squares, x):
                 return x, epsilon
         return None
