@@ -96,6 +96,31 @@ def matmul(net: Network) -> None:
         activation(net, y)
 
 
+@step(2)
+def enlarged(net: Network) -> None:
+    """Arithmetic with a constant that may enlarge its operand, where a product, or what is moved between, is before or behind it."""
+    x = net.tensor(lambda a: 1 <= a.ndim <= 4 and 1 in a.shape and a.size and a.dtype == np.float32, new=net.one_of((3, 1), (1, 1, 4, 4)))
+    if net.often():
+        a = net.values[x]
+        x = net.node("MatMul", x, net.constant(net.array(a.shape[-1], net.one_of(1, 3), scale=0.6)))
+        x = net.node("Reshape", x, net.shape(-1, 1)) if net.often() else x
+    size, rank = net.between(2, 4), net.values[x].ndim
+    shape = [size if dim == 1 and net.often() else net.one_of(1, dim) for dim in net.values[x].shape][net.between(0, max(0, rank - 1)) :]
+    shape = [1, *shape] if net.between(0, 4) == 0 and len(shape) == rank else shape
+    array = net.array(*shape) + np.float32(1.5)
+    x = net.node(
+        net.one_of("Mul", "Add", "Sub", "Div"), x, net.constant(array if net.often() else np.full(shape, net.one_of(0.5, 1, 2), np.float32))
+    )
+    x = net.node("Relu", x) if net.often() else x
+    a = net.values[x]
+    if a.ndim == 4 and net.often():
+        net.node("Conv", x, net.constant(net.array(2, a.shape[1], 1, 1, scale=0.6)))
+    elif a.ndim >= 2 and net.often():
+        net.node("MatMul", x, net.constant(net.array(a.shape[-1], net.between(1, 4), scale=0.6)))
+    elif net.often():
+        net.node("MatMul", net.node("Reshape", x, net.shape(-1, size)), net.constant(net.array(size, 3, scale=0.6)))
+
+
 @step()
 def gemm(net: Network) -> None:
     x = net.tensor(lambda a: a.ndim == 2 and a.dtype == np.float32, new=matrix_shape(net))

@@ -13,8 +13,9 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_products import PRODUCTS, Product, obstacle
-from mnnx.converter.passes.affine_values import AFFINE, CARRIERS, Affine, Carried, affine_of, argument_of, carried, rank_of
+from mnnx.converter.passes.affine_values import AFFINE, CARRIERS, Affine, Carried, affine_of, argument_of, carried
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
+from mnnx.converter.passes.dims import rank_of
 from mnnx.schema.ops.arithmetic import Add
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.matmul import Gemm, MatMul
@@ -73,7 +74,7 @@ class FoldIntoPrevious(Rule):
         rank = rank_of(argument_of(node))
         affine = None if rank is None else affine_of(node, rank)
         if affine is None:
-            return "not a finite factor and shift by constants"
+            return "not a finite factor and shift by constants that keep the shape"
         between: list[tuple[Node, Carried]] = []
         for one in chain:
             rank = rank_of(argument_of(one))
@@ -146,7 +147,7 @@ class FoldIntoNext(Rule):
         rank = _rank_before(node, user, chain)
         affine = None if rank is None else affine_of(node, rank)
         if affine is None:
-            return "not a finite factor and shift by constants"
+            return "not a finite factor and shift by constants that keep the shape"
         between: list[tuple[Node, Carried]] = []
         for one in chain:
             rank = rank_of(one.outputs[0]) or _product_rank(user)
@@ -160,6 +161,7 @@ class FoldIntoNext(Rule):
 
 
 def _rank_before(node: Node, product: Node, chain: Sequence[Node]) -> int | None:
+    """The rank of an affine node's operand. The product's is taken for it where `affine_of` makes sure that the node keeps it."""
     rank = rank_of(argument_of(node))
     return rank if rank is not None or chain else _product_rank(product)
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from mnnx.converter.graph import Node, Value
 from mnnx.converter.passes.base import scalar
+from mnnx.converter.passes.dims import broadcasts_to
 from mnnx.schema.ops.activation import LeakyRelu, PRelu, Relu
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Sub
 from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.normalization import BatchNormalization
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mnnx.schema.ops.shape import Flatten, Reshape, Squeeze, Transpose, Unsqueeze
@@ -26,7 +26,6 @@ CARRIERS = (
 )
 AFFINE = (BatchNormalization, Mul, Div, Add, Sub)
 _POOLS = (AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool)
-_KEEP_RANK = (*_POOLS, BatchNormalization, Clip, LeakyRelu, PRelu, Relu, Transpose)
 
 
 class Affine(NamedTuple):
@@ -72,18 +71,6 @@ def _vector(array: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
     return np.broadcast_to(array.reshape(-1), channels)
 
 
-def rank_of(value: Value) -> int | None:
-    """A value's rank, by what it is made by where no hint says it."""
-    while value.rank is None and value.producer is not None:
-        node = value.producer
-        if isinstance(node.op, (Conv, ConvTranspose)):  # the fused ones, too
-            return node.inputs[1].rank
-        if not isinstance(node.op, _KEEP_RANK):
-            return None
-        value = node.inputs[0]
-    return value.rank
-
-
 def argument_of(node: Node) -> Value | None:
     """The one computed operand of arithmetic with constants, or what one of CARRIERS is a function of; None where that is none."""
     if not isinstance(node.op, (Mul, Div, Add, Sub)):
@@ -93,7 +80,10 @@ def argument_of(node: Node) -> Value | None:
 
 
 def affine_of(node: Node, rank: int) -> Affine | None:
-    """What one of AFFINE does to its computed operand of that rank; None where that is no function of this form, or isn't finite."""
+    """What one of AFFINE does to its computed operand of that rank; None where that is no function of this form, or isn't finite.
+
+    That includes constants that aren't known to leave the operand's shape as it is.
+    """
     with np.errstate(all="ignore"):
         found = _normalization(node, rank) if isinstance(node.op, BatchNormalization) else _arithmetic(node, rank)
     return found if found is not None and all(array.size and np.isfinite(array).all() for array in found) else None
@@ -113,7 +103,9 @@ def _normalization(node: Node, rank: int) -> Affine | None:
 def _arithmetic(node: Node, rank: int) -> Affine | None:
     x = argument_of(node)
     operand = node.inputs[1] if x is node.inputs[0] else node.inputs[0]
-    if x is None or operand is x or operand.constant.ndim > rank or operand.constant.dtype not in (np.float32, np.float64, np.float16):
+    if x is None or operand is x or operand.constant.dtype not in (np.float32, np.float64, np.float16):
+        return None
+    if operand.constant.ndim > rank or not broadcasts_to(operand.constant.shape, x):
         return None
     array = operand.constant.astype(np.float64).reshape((1,) * (rank - operand.constant.ndim) + operand.constant.shape)
     one, zero = np.ones((1,) * rank), np.zeros((1,) * rank)

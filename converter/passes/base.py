@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.dims import rank_of
 from mnnx.errors import ConversionError, MnnxError
 from mnnx.schema.ops.base import Op, Subgraph
 
@@ -100,16 +101,18 @@ def is_pure(op: Op) -> bool:
     return op.deterministic and not any(annotation is Subgraph for annotation, _ in op.fields.values())
 
 
-def scalar(value: Value | None) -> float | None:
-    """The value of a constant of one element as a float, else None."""
+def scalar(value: Value | None, beside: Value | None = None) -> float | None:
+    """The value of a constant of one element as a float, else None. `beside` another value it must not be of a higher rank than that."""
     if value is None or value.constant is None or value.constant.size != 1 or value.constant.dtype.kind not in "fiuV":
+        return None
+    if beside is not None and value.constant.ndim > (rank_of(beside) or 0):
         return None
     return float(value.constant.reshape(-1)[0])
 
 
-def is_close(value: Value | None, number: float, tolerance: float = 1e-4) -> bool:
-    """Whether a value is a constant scalar near `number` (exporters round √2 and the like differently)."""
-    found = scalar(value)
+def is_close(value: Value | None, number: float, tolerance: float = 1e-4, beside: Value | None = None) -> bool:
+    """Whether a value is a constant scalar near `number` (exporters round √2 and the like differently), as `scalar` tells it."""
+    found = scalar(value, beside)
     return found is not None and abs(found - number) <= tolerance * max(1.0, abs(number))
 
 

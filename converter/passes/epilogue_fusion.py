@@ -9,8 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.affine_values import affine_of, argument_of, rank_of
+from mnnx.converter.passes.affine_values import affine_of, argument_of
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.dims import rank_of
 from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Sub, Tanh
 from mnnx.schema.ops.base import Op
@@ -105,10 +106,10 @@ class FuseScale(Rule):
 
     def _find(self, node: Node, graph: Graph) -> tuple[Node, float] | None:
         for result, operand in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
-            product, number = made_by(result, MatMul, FusedMatMul), scalar(operand)
+            product, number = made_by(result, MatMul, FusedMatMul), scalar(operand, beside=result)
             if product is None or not number or not _floats(product.inputs[0]) or only_user(result, graph) is not node:
                 continue
-            if len(product.inputs) > 2 or getattr(product.op, "activation", "") or operand.constant.ndim > (result.rank or 0):
+            if len(product.inputs) > 2 or getattr(product.op, "activation", ""):
                 continue
             alpha = getattr(product.op, "alpha", 1.0)
             return product, alpha * number if isinstance(node.op, Mul) else alpha / number

@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, made_by, substitute
+from mnnx.converter.passes.dims import broadcasts_to
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Neg, Pow, Sub
 from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.comparison import Not
@@ -32,18 +33,9 @@ class NeutralOperand(Rule):
         for x, operand in (node.inputs, node.inputs[::-1]) if isinstance(node.op, (Add, Mul)) else [node.inputs]:
             if operand.constant is None or operand.constant.dtype.kind not in "fiu" or operand.constant.dtype != x.dtype:
                 continue
-            if operand.constant.size and (operand.constant == number).all() and _fits_into(operand.constant.shape, x):
+            if operand.constant.size and (operand.constant == number).all() and broadcasts_to(operand.constant.shape, x):
                 return x
         return None
-
-
-def _fits_into(shape: tuple[int, ...], x: Value) -> bool:
-    """Whether a tensor of that shape broadcasts to the shape of x, and x not to another one."""
-    if not shape:
-        return True
-    if x.rank is None or len(shape) > x.rank:
-        return False
-    return all(size in (1, dim) for size, dim in zip(shape, x.shape[x.rank - len(shape) :], strict=True))
 
 
 class Undone(Rule):

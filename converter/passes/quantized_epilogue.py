@@ -120,8 +120,8 @@ class ScaleQuantized(Rule):
         if scaling is None or only_user(node.inputs[0], graph) is not node:
             return None
         for result, number in [scaling.inputs] if isinstance(scaling.op, Div) else (scaling.inputs, scaling.inputs[::-1]):
-            factor = scalar(number)
-            if _product(result) is None or factor is None or number.constant.ndim > (result.rank or 0):
+            factor = scalar(number, beside=result)
+            if _product(result) is None or factor is None:
                 continue
             if 1e-6 < factor < 1e6:
                 return result, factor if isinstance(scaling.op, Mul) else 1 / factor

@@ -57,7 +57,7 @@ class ScaleBeforeMoving(Rule):
     def _move(self, node: Node) -> Node | None:
         for value, number in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
             move = made_by(value, *_MOVES)
-            if move is not None and scalar(number) is not None and number.constant.ndim <= (value.rank or 0):
+            if move is not None and scalar(number, beside=value) is not None:
                 return move if move.inputs[0].constant is None else None
         return None
 

@@ -126,6 +126,8 @@ FOLDED = {
     ),
 }
 
+_NOT_AFFINE = "not a finite factor and shift by constants that keep the shape"
+
 #: what → (model, the node that stays, why)
 KEPT = {
     "a shift of what is padded": (
@@ -208,7 +210,7 @@ KEPT = {
     "division by 0": (
         "agraph (float[5,8] x) => (float[5,2] y) <float[8,2] w, float zero = {0}> { p = MatMul(x, w) y = Div(p, zero) }",
         BEFORE,
-        "not a finite factor and shift by constants",
+        _NOT_AFFINE,
     ),
     "a large matrix that is used twice": (
         """agraph (float[5,64] x) => (float[5,64] y, float[5,64] z) <float[64,64] w, float[64] s>
@@ -216,7 +218,80 @@ KEPT = {
         BEFORE,
         "the weights are used elsewhere, too",
     ),
+    "grey made RGB before a Conv": (
+        "agraph (float[1,1,8,8] x) => (float[1,4,6,6] y) <float[4,3,3,3] w, float[1,3,1,1] s> { p = Mul(x, s) y = Conv(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "what may be grey before a Conv": (
+        "agraph (float[1,C,8,8] x) => (float[1,4,6,6] y) <float[4,3,3,3] w, float[1,3,1,1] s> { p = Mul(x, s) y = Conv(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "what may have no channels before a Conv": (
+        "agraph (float[] x) => (float[1,4,1,1] y) <float[4,3,1,1] w, float[1,3,1,1] s> { p = Mul(x, s) y = Conv(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "grey made RGB before MaxPool and Conv": (
+        """agraph (float[1,1,8,8] x) => (float[1,4,5,5] y) <float[4,3,3,3] w, float[1,3,1,1] s>
+        { p = Add(x, s) r = MaxPool<kernel_shape = [2, 2]>(p) y = Conv(r, w) }""",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "a column made a matrix before a MatMul": (
+        "agraph (float[5,1] x) => (float[5,6] y) <float[8,6] w, float[8] s> { p = Mul(x, s) y = MatMul(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "a column made a matrix before a Gemm": (
+        "agraph (float[N,1] x) => (float[N,6] y) <float[8,6] w, float[8] s> { p = Mul(x, s) y = Gemm(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "a vector made a row before a MatMul": (
+        "agraph (float[8] x) => (float[1,6] y) <float[8,6] w, float[1,8] s> { p = Mul(x, s) y = MatMul(p, w) }",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "a column made a matrix by one number before Reshape and MatMul": (
+        """agraph (float[6,1] x) => (float[6,4] y) <float[3,4] w, float[3] s = {2, 2, 2}, int64[2] shape = {-1, 3}>
+        { p = Mul(x, s) r = Reshape(p, shape) y = MatMul(r, w) }""",
+        BEHIND,
+        _NOT_AFFINE,
+    ),
+    "a column made a matrix by one number after MatMul and Reshape": (
+        """agraph (float[2,5] x) => (float[12,3] y) <float[5,6] w, float[3] s = {2, 2, 2}, int64[2] shape = {-1, 1}>
+        { p = MatMul(x, w) r = Reshape(p, shape) y = Mul(r, s) }""",
+        BEFORE,
+        _NOT_AFFINE,
+    ),
+    "a new dim that is enlarged after MatMul and Unsqueeze": (
+        """agraph (float[2,5] x) => (float[2,6,3] y) <float[5,6] w, float[3] s = {2, 2, 2}, int64[1] axis = {2}>
+        { p = MatMul(x, w) r = Unsqueeze(p, axis) y = Mul(r, s) }""",
+        BEFORE,
+        _NOT_AFFINE,
+    ),
+    "a matrix repeated after a MatMul": (
+        "agraph (float[2,5] x) => (float[4,2,6] y) <float[5,6] w, float[4,1,1] s> { p = MatMul(x, w) y = Mul(p, s) }",
+        BEFORE,
+        _NOT_AFFINE,
+    ),
+    "the one channel of a Conv made three": (
+        "agraph (float[1,3,6,6] x) => (float[1,3,4,4] y) <float[1,3,3,3] w, float[3,1,1] s> { p = Conv(x, w) y = Mul(p, s) }",
+        BEFORE,
+        _NOT_AFFINE,
+    ),
+    "a sum between that makes one channel three": (
+        """agraph (float[1,3,6,6] x) => (float[1,3,4,4] y) <float[1,3,3,3] w, float[3,1,1] b = {1, 1, 1}, float s>
+        { p = Conv(x, w) q = Add(p, b) y = Div(q, s) }""",
+        BEFORE,
+        "a sum is between",
+    ),
 }
+
+#: What is fed for dims that are open.
+OPEN = {"C": 1, "N": 5}
 
 
 #: onnx's reference is wrong about these (groups; places of overlapping windows): what level 0 gives is taken for right.
@@ -229,7 +304,7 @@ def converted(model, path: Path, **options):
 
 def check_values(model, path: Path, by_reference: bool) -> None:
     rng = np.random.default_rng(5)
-    shapes = {info.name: [d.dim_value for d in info.type.tensor_type.shape.dim] for info in model.graph.input}
+    shapes = {info.name: [OPEN.get(d.dim_param, d.dim_value) for d in info.type.tensor_type.shape.dim] for info in model.graph.input}
     feed = {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
     got = mnnx.Interpreter.from_file(path).create_session().run(feed)
     if by_reference:
@@ -255,7 +330,8 @@ def test_what_scales_and_shifts_is_folded(name: str, tmp_path: Path) -> None:
 def test_what_cant_be_folded_stays_and_says_why(name: str, tmp_path: Path) -> None:
     text, rule, reason = KEPT[name]
     model = filled(text)
-    node = next(node for node in model.graph.node if node.op_type in ("Add", "Mul", "Div"))
+    nodes = [node for node in model.graph.node if node.op_type in ("Add", "Mul", "Div")]
+    node = nodes[-1 if rule == BEFORE else 0]
     report = converted(model, tmp_path / "m.mnnx", explain=node.output[0])
     assert reason in {one.reason for one in report.explanations if one.rule == rule}
     if name != "division by 0":

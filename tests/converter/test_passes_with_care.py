@@ -250,6 +250,49 @@ LEFT_ALONE = {
           y = Sub(a, b) }""",
         {"RandomNormalLike": 2, "Sub": 1},
     ),
+    "a number of a higher rank in HardSigmoid": (
+        """agraph (float[4] x) => (float[1,4] y)
+        <float[1,1] three = {3}, float zero = {0}, float six = {6}>
+        { a = Add(x, three)
+          b = Clip(a, zero, six)
+          y = Div(b, six) }""",
+        {"Add": 1, "Clip": 1, "Div": 1},
+    ),
+    "a number of a higher rank in Gelu": (
+        """agraph (float[4] x) => (float[1,4] y)
+        <float root = {1.4142135}, float one = {1}, float[1,1] half = {0.5}>
+        { a = Div(x, root)
+          b = Erf(a)
+          c = Add(b, one)
+          d = Mul(x, half)
+          y = Mul(d, c) }""",
+        {"Div": 1, "Erf": 1, "Add": 1, "Mul": 2},
+    ),
+    "an epsilon of a higher rank in LayerNormalization": (
+        """agraph (float[2,8] x) => (float[1,2,8] y)
+        <int64[1] last = {-1}, float two = {2}, float[1,1,1] epsilon = {0.001}, float[8] gamma, float[8] beta>
+        { a = ReduceMean(x, last)
+          b = Sub(x, a)
+          c = Pow(b, two)
+          d = ReduceMean(c, last)
+          e = Add(d, epsilon)
+          f = Sqrt(e)
+          g = Div(b, f)
+          h = Mul(g, gamma)
+          y = Add(h, beta) }""",
+        {"ReduceMean": 2, "Sub": 1, "Pow": 1, "Add": 2, "Sqrt": 1, "Div": 1, "Mul": 1},
+    ),
+    "an epsilon of a higher rank in RMSNormalization": (
+        """agraph (float[2,8] x) => (float[1,2,8] y)
+        <int64[1] last = {-1}, float[1,1,1] epsilon = {0.001}, float[8] gamma>
+        { s = Mul(x, x)
+          m = ReduceMean(s, last)
+          e = Add(m, epsilon)
+          r = Sqrt(e)
+          n = Div(x, r)
+          y = Mul(n, gamma) }""",
+        {"Mul": 2, "ReduceMean": 1, "Add": 1, "Sqrt": 1, "Div": 1},
+    ),
 }
 
 
