@@ -243,7 +243,9 @@ class CachedAttentionExecution(AttentionExecution):
         super().__init__(op, backend, plain_problem(op, inputs, present=True), inputs)
         self.present = op.infer(*inputs)[1:3]
         wanted = (*outputs, None, None)[1:3]
-        self.parts += tuple(0 if given else backend.stored_bytes(spec, 0) for given, spec in zip(wanted, self.present, strict=True))
+        # Where there are no keys there is a place for them too: kernels take no missing buffers.
+        nbytes = (max(1, backend.stored_bytes(spec, 0)) for spec in self.present)
+        self.parts += tuple(0 if given else size for given, size in zip(wanted, nbytes, strict=True))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         q, *new = inputs[:3]
