@@ -136,7 +136,7 @@ class RecurrentExecution(GpuExecution):
     def _record_inputs(self, x: DeviceTensor, w: DeviceTensor, b: DeviceTensor | None, gates: DeviceTensor) -> None:
         backend, rows = self.backend, self.batch * self.steps
         zero = np.zeros(1, np.int64)
-        right = self._packed("w", w, lambda a: pack_right(backend, self._spread(self._real(a, "w")).reshape(self.columns, -1).T))
+        right = self._packed("w", w, lambda a: pack_right(backend, self._spread(self._real(a, "w")).reshape(self.columns, self.inputs).T))
         product = Product(
             rows=rows,
             columns=self.columns,
@@ -227,7 +227,7 @@ class RecurrentExecution(GpuExecution):
 
     def _spread(self, a: np.ndarray) -> np.ndarray:
         """[D, n * H, …] → [D, n, units of all blocks, …], missing units 0."""
-        a = a.reshape(self.directions, -1, self.hidden, *a.shape[2:])
+        a = a.reshape(self.directions, a.shape[1] // self.hidden, self.hidden, *a.shape[2:])
         wide = np.zeros((*a.shape[:2], self.blocks * self.backend.block_width, *a.shape[3:]), a.dtype)
         wide[:, :, : self.hidden] = a
         return wide
