@@ -16,6 +16,8 @@ from mnnx.interpreter.values import Values
 MOST_STEPS = 2000
 #: How much of the memory another order may save at the very best, for it to be looked for.
 _LEAST_SAVING = 0.05
+#: Greedy compares all steps that can be next, again for each step: with more than so many it is given up.
+_MOST_READY = 64
 
 
 def best_order(
@@ -38,7 +40,7 @@ def best_order(
     if max(work.needed) >= (1 - _LEAST_SAVING) * least:
         return steps
     best = steps
-    for places in (work.greedy(), work.depth_first()):
+    for places in filter(None, (work.greedy(), list(work.depth_first()))):
         candidate = [steps[place] for place in places]
         if (found := bound(candidate)) < least:
             taken = arena(best) if taken is None else taken
@@ -58,7 +60,6 @@ class _Work:
         self.kept = {values.root(i) for i in kept}
         self.given: set[int] = set()
         writers: dict[int, set[int]] = {}
-        drawn: set[int] = set()
         for place, step in enumerate(steps):
             read, written = values.roots(step.inputs), values.roots(step.outputs)
             self.before.append({writer for root in read for writer in writers.get(root, ())})
@@ -69,9 +70,6 @@ class _Work:
                     self.given.add(root)
             for root in written:
                 writers.setdefault(root, set()).add(place)
-            if not step.op.deterministic:  # random numbers are drawn in the model's order
-                self.before[-1] |= drawn
-                drawn = {place}
         #: Bytes that a step needs whenever it runs.
         self.needed = [sum(map(self.nbytes.get, uses)) + scratch for uses, scratch in zip(self.uses, self.scratch, strict=True)]
         for place, step in enumerate(steps):
@@ -82,7 +80,8 @@ class _Work:
             for earlier in needed:
                 self.after[earlier].append(place)
 
-    def greedy(self) -> Iterator[int]:
+    def greedy(self) -> list[int]:
+        """Empty where more than `_MOST_READY` steps can be next at some time."""
         missing = [len(needed) for needed in self.before]
         left = dict.fromkeys(self.nbytes, 0)
         for uses in self.uses:
@@ -96,7 +95,10 @@ class _Work:
             freed = sum(self.nbytes[root] for root in self.uses[place] if left[root] == 1 and root not in self.kept)
             return made - freed, made + self.scratch[place], place
 
+        order: list[int] = []
         while ready:
+            if len(ready) > _MOST_READY:
+                return []
             chosen = min(ready, key=cost)
             ready.remove(chosen)
             there |= self.uses[chosen]
@@ -106,7 +108,8 @@ class _Work:
                 missing[later] -= 1
                 if not missing[later]:
                     ready.append(later)
-            yield chosen
+            order.append(chosen)
+        return order
 
     def depth_first(self) -> Iterator[int]:
         made = [sum(self.nbytes[r] for r in uses if r not in self.given) for uses in self.uses]

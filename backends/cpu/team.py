@@ -55,6 +55,12 @@ class Team:
             self._start()
         self._run(stretch, self._address, self.threads)
 
+    def run_timed(self, stretch: int) -> float:
+        """As `run`; returns the seconds that it took."""
+        start = time.perf_counter()
+        self.run(stretch)
+        return time.perf_counter() - start
+
     def repeat(self, loop: int) -> None:
         """Runs the stretch of the loop at this address for its iterations."""
         if self._pid != os.getpid():

@@ -33,6 +33,11 @@ class AttentionSizes(Row):
         return self.past + self.keys
 
 
+def illegal_key_counts(keys: int) -> str:
+    """What is wrong with nonpad_kv_seqlen, with a place for the illegal one."""
+    return f"nonpad_kv_seqlen must be in 0 … {keys}, not {{}}"
+
+
 @op("Attention")
 class Attention(Op):
     """softmax(softcap(q kᵀ scale) + bias) v per head. Attention-25.

@@ -32,6 +32,11 @@ ACTIVATIONS: dict[str, tuple[float | None, float | None]] = {
 _BY_LOWER = {name.lower(): name for name in ACTIVATIONS}
 
 
+def illegal_lengths(steps: int) -> str:
+    """What is wrong with sequence_lens, with a place for the illegal one."""
+    return f"sequence_lens must be in 0 … {steps}, not {{}}"
+
+
 class Activation(Row):
     """One activation with its parameters; those that it doesn't have are 0."""
 

@@ -5,6 +5,12 @@ import numpy as np
 from mnnx.schema.ops.attention import Attention, FusedAttention, LinearAttention, RotaryEmbedding
 from tests.cases import booleans, case, f16, f32, f64, i64
 
+
+def without_keys(q, k, v, _mask, past_key, past_value):
+    """Zeros: a query that sees no key gets 0."""
+    return np.zeros((*q.shape[:3], v.shape[3]), q.dtype), past_key, past_value
+
+
 case(Attention(), f32(2, 3, 4, 8), f32(2, 3, 6, 8), f32(2, 3, 6, 8))
 case(Attention(scale=0.01), f32(1, 2, 4, 8), f32(1, 2, 6, 8), f32(1, 2, 6, 5))
 case(Attention(is_causal=True), f32(1, 2, 5, 4), f32(1, 2, 5, 4), f32(1, 2, 5, 4))
@@ -29,6 +35,8 @@ for count in (1, 3):  # results; the present keys and values are the second and 
     case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), f32(4, 3, 9), *cache, outputs=count)
     case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), None, f32(2, 2, 0, 4), f32(2, 2, 0, 6), outputs=count)
     case(packed, f32(2, 3, 16), f32(2, 4, 8), f32(2, 4, 12), outputs=count)
+    none = f32(2, 2, 0, 4), f32(2, 2, 0, 6)
+    case(Attention(), f32(2, 4, 3, 4), *none, None, *none, outputs=count, reference=without_keys)
     halves = [f16(2, 2, length, size) for length, size in ((3, 4), (3, 4), (3, 6), (9, 4), (9, 6))]
     case(causal, *halves[:3], None, *halves[3:], outputs=count, rtol=1e-2, atol=1e-2)
 case(Attention(softcap=2.0, is_causal=True), f32(1, 6, 300, 8), f32(1, 2, 300, 8), f32(1, 2, 300, 8), f32(1, 6, 300, 300))

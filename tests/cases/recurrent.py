@@ -119,6 +119,7 @@ row(RNN(activations=("Relu",)), *inputs(RNN))
 row(RNN(activations=("LeakyRelu", "Relu"), activation_alpha=(0.2,), direction="bidirectional"), *inputs(RNN, 2), LENGTHS, alpha=0.2)
 for op_class in (RNN, GRU, LSTM):
     row(op_class(), *inputs(op_class, length=0))
+    row(op_class(), *inputs(op_class, width=0))
     row(op_class(layout=True), *inputs(op_class, length=3, batch=4, hidden=17), LENGTHS, f32(3, 1, 17))
     row(op_class(layout=True, direction="bidirectional"), *inputs(op_class, 2, length=3, batch=4), LENGTHS, f32(3, 2, 6))
     row(op_class(direction="reverse", clip=0.5), *inputs(op_class, batch=9, hidden=70), np.array([0, 1, 2, 3, 4, 4, 3, 2, 1], np.int32))

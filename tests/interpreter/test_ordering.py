@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from mnnx.interpreter import placement
-from mnnx.interpreter.ordering import best_order
+from mnnx.interpreter import ordering, placement
 
 #: Four branches that grow and shrink, layer by layer; and a chain.
 BRANCHES = """<ir_version: 9, opset_import: ["" : 20]> agraph (float[64,32] x) => (float[1,1] y)
@@ -47,22 +46,18 @@ def test_branches_are_finished_one_by_one(text: str, smaller: bool, session_of, 
         assert (arena, bound) == (given_arena, given_bound)
 
 
-def test_random_numbers_are_drawn_in_the_models_order(session_of, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = """<ir_version: 9, opset_import: ["" : 20]> agraph (float[64,32] x) => (float[1,1] y)
-        <int64[2] axes = {0, 1}>
-        { a = RandomNormal<shape = [64, 99]>() b = RandomNormal<shape = [64, 99]>() c = RandomUniform<shape = [64, 99]>()
-          e = Exp(a) f = Sin(b) g = Cos(c)
-          r = ReduceMean(g, axes) p = ReduceMean(e, axes) q = ReduceMean(f, axes) t = Sub(p, q) y = Mul(t, r) }"""
-    orders: list[list[str]] = []
-
-    def watched(*args: object, **named: object) -> Sequence:
-        steps = best_order(*args, **named)
-        orders.append([step.node.op.name for step in steps if step.node.op.name.startswith("Random")])
-        return steps
-
-    monkeypatch.setattr(placement, "best_order", watched)
-    session_of(text, level=0).run({"x": np.zeros((64, 32), np.float32)})
-    assert orders == [["RandomNormal", "RandomNormal", "RandomUniform"]]
+def test_more_branches_than_can_be_compared_are_finished_one_by_one_too(session_of, monkeypatch: pytest.MonkeyPatch) -> None:
+    branches, orders = range(70), []
+    layers = ("a{0} = Tile(x, wide)", "b{0} = Sin(a{0})", "c{0} = ReduceMean(b{0}, axes)")
+    text = f"""<ir_version: 9, opset_import: ["" : 20]> agraph (float[8,32] x) => (float[1,1] y)
+        <int64[2] wide = {{1, 100}}, int64[2] axes = {{0, 1}}>
+        {{ {" ".join(layer.format(i) for layer in layers for i in branches)} y = Sum({", ".join(f"c{i}" for i in branches)}) }}"""
+    greedy = ordering._Work.greedy
+    monkeypatch.setattr(ordering._Work, "greedy", lambda work: orders.append(greedy(work)) or orders[-1])
+    arena = session_of(text, level=0).info()["arena_bytes"]
+    assert orders == [[]]
+    in_given_order(monkeypatch)
+    assert arena < session_of(text, level=0).info()["arena_bytes"] / 2
 
 
 def test_each_op_runs_after_those_that_it_needs(session_of) -> None:

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -130,6 +131,28 @@ def test_a_child_forked_while_others_have_their_turns_has_the_team_to_itself(ses
             os._exit(0 if np.array_equal(mine.run(SHORT)["y"], wanted) else 1)
         assert os.waitpid(child, 0)[1] == 0
         assert all(run.result()["y"].shape == (5000,) for run in runs)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_forked_while_another_thread_opens_the_team_can_open_it():
+    with ThreadTeam(2) as team:
+        opening, forked = threading.Event(), threading.Event()
+
+        def make():
+            opening.set()
+            assert forked.wait(20)
+            return SimpleNamespace(release=lambda: None)
+
+        opener = threading.Thread(target=team.opened, args=(make,))
+        opener.start()
+        assert opening.wait(20)
+        child = os.fork()
+        if not child:  # pragma: no cover - it ends without the rest of the tests
+            signal.alarm(20)
+            os._exit(0 if team.opened(lambda: "mine") == "mine" else 1)
+        forked.set()
+        opener.join()
+        assert os.waitpid(child, 0)[1] == 0
 
 
 def test_an_interrupted_wait_gives_its_turn_up(session_of):

@@ -18,7 +18,7 @@ from mnnx.backends.cpu.kernels.recurrent_words import Recurrent as Block
 from mnnx.backends.cpu.kernels.recurrent_words import RecurrentStates, RecurrentUnit
 from mnnx.backends.cpu.tiling import Tiling, flushed
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent
+from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent, illegal_lengths
 
 _FLOAT32 = np.dtype("float32")
 #: What the functions of a block's cells cost, in vector instructions.
@@ -91,7 +91,7 @@ class RecurrentExecution(Execution):
             gates_strides, strides = (batch * row, row), (batch * state, state)
             every_strides = (directions * batch * state, batch * state, state)
         own_strides, counts = (batch * self.state_bytes, self.state_bytes), (directions, batch, self.hidden)
-        self._record_states(initial_h, states, initial_c, cells, *strides, *own_strides, *counts, self.state_bytes // 4, 0)
+        self._record_states(initial_h, states, initial_c, cells, *strides, *own_strides, *counts, self.state_bytes // 4, 0, steps, 0, 0)
         if steps:
             self._record_inputs(x, w, b, gates, spare)
             weights, bias = self._recurrent_part(w, r, b)
@@ -105,7 +105,8 @@ class RecurrentExecution(Execution):
             last = (states + steps % 2 * self.kind_bytes, last_h, cells, last_c)
         else:
             last = (0, last_h, 0, last_c)
-        self._record_states(*last, *own_strides, *strides, *counts, self.hidden, lengths)
+        fault = self.backend.commands.fault(illegal_lengths(steps)) if lengths else (0, 0)
+        self._record_states(*last, *own_strides, *strides, *counts, self.hidden, lengths, steps, *fault)
 
     def _record_states(self, *values: int) -> None:
         self.backend.commands.record(kernel("recurrent.states", lanes=self.tiling.lanes), arguments(*RecurrentStates(*values)))

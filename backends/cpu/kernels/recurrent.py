@@ -6,7 +6,7 @@ of the blocks of hidden units. Where the blocks are cut, a unit is one stage, as
 
 from __future__ import annotations
 
-from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, share
+from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_i32, report, share
 from mnnx.backends.cpu.kernels.packing import make_copy, make_fill
 from mnnx.backends.cpu.kernels.recurrent_cell import (
     PHASES,
@@ -113,14 +113,21 @@ def make_layer(rows, lanes, fma, formula):
 
 @kernel_factory("recurrent.states")
 def make_states(lanes):
-    """Copies initial states to where a layer works, or its last states to the outputs. Argument block: RecurrentStates. One chunk."""
+    """Copies initial states to where a layer works, or its last states to the outputs. Argument block: RecurrentStates. One chunk.
+
+    Lengths that no sequence can have are reported; the layer's steps took them for the nearest legal ones."""
     copy, fill = make_copy(lanes, 1), make_fill(lanes)
 
     def states(args, part, parts):
         (
             first_source, first_target, second_source, second_target, source_direction, source_batch, target_direction, target_batch,
-            directions, batch, hidden, width, lengths,
+            directions, batch, hidden, width, lengths, steps, status, code,
         ) = _states(args)  # fmt: skip
+        if lengths != 0:
+            for item in range(batch):
+                given = load_i32(lengths + 4 * item)
+                if given < 0 or given > steps:
+                    report(status, code, given)
         for kind in range(2):
             source, target = (first_source, first_target) if kind == 0 else (second_source, second_target)
             if target == 0:

@@ -161,7 +161,7 @@ def make_copy_vector(lanes: int):
 
 @inlined
 def length_of(lengths, item, steps):
-    """The steps that a sequence takes; `lengths`: the address of int32s, 0: all of them."""
+    """The steps that a sequence takes, also where its length is illegal; `lengths`: the address of int32s, 0: all of them."""
     return steps if lengths == 0 else max(0, min(steps, load_i32(lengths + 4 * item)))
 
 

@@ -73,4 +73,7 @@ class RecurrentStates(Block):
     batch: int
     hidden: int
     width: int
-    lengths: int  # int32 per sequence: those without a step get zeros; 0: all have some
+    lengths: int  # int32 per sequence: those without a step get zeros, those outside 0 … steps are reported; 0: all have some
+    steps: int
+    status: int  # address and code for reports
+    code: int

@@ -6,7 +6,7 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.attention import Attention, AttentionSizes, FusedAttention, LinearAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, AttentionSizes, FusedAttention, LinearAttention, RotaryEmbedding, illegal_key_counts
 from mnnx.schema.ops.base import require
 
 
@@ -64,6 +64,9 @@ def attention(
         scores = np.tanh(scores / scores.dtype.type(op.softcap)) * scores.dtype.type(op.softcap)
     kept.append(scores)
 
+    if nonpad_kv_seqlen is not None:
+        illegal = nonpad_kv_seqlen[(nonpad_kv_seqlen < 0) | (nonpad_kv_seqlen > s.total)]
+        require(not illegal.size, illegal_key_counts(s.total).format(", ".join(map(str, illegal))))
     bias = _bias(op, s, scores.dtype, mask, nonpad_kv_seqlen)
     blind = np.isneginf(bias.max(axis=-1, keepdims=True, initial=-np.inf))
     scores = scores + bias

@@ -7,7 +7,7 @@ import numpy as np
 from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops.base import require
-from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Activation, Recurrent
+from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Activation, Recurrent, illegal_lengths
 
 _FUNCTIONS: dict[str, Callable[[np.ndarray, float, float], np.ndarray]] = {
     "Affine": lambda x, alpha, beta: alpha * x + beta,
@@ -50,7 +50,8 @@ def run_recurrent(
     length, batch, _ = wide.shape
     hidden = w.shape[1] // op.gates
     lengths = np.full(batch, length) if sequence_lens is None else sequence_lens.astype(np.int64)
-    require(not lengths.size or 0 <= lengths.min() <= lengths.max() <= length, f"sequence_lens must be in 0 … {length}")
+    illegal = lengths[(lengths < 0) | (lengths > length)]
+    require(not illegal.size, illegal_lengths(length).format(", ".join(map(str, illegal))))
     steps = np.arange(length)[:, None]
     active = steps < lengths
     y = np.zeros((length, op.directions, batch, hidden), wide.dtype)

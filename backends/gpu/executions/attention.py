@@ -19,7 +19,7 @@ from mnnx.backends.gpu.executions.rows import Rows
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding, illegal_key_counts
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.raster import Raster, Region
 from mnnx.schema.records import Row
@@ -167,10 +167,11 @@ class AttentionExecution(GpuExecution):
         table = self.backend.table(np.stack([starts, sequences], axis=1).astype(np.int32))
         mask_keys = 0 if mask is None else p.mask.columns
         params = [rows, p.k.columns, items, first, last, int(mask is not None), mask_keys, row * row_step, row_step]
-        params += [int(self.has_lengths), p.q.rows]
+        faults, slot = self.backend.commands.fault(illegal_key_counts(p.k.columns)) if self.has_lengths else (target, 0)
+        params += [int(self.has_lengths), p.q.rows, slot]
         found = kernel("attention.mask", storage=self.storage, mask="bool" if mask is not None and mask.dtype == _BOOL else "same")
         size = (p.k.columns, rows, items)
-        buffers = [inputs[0] if mask is None else mask, table, inputs[6] if self.has_lengths else table, target]
+        buffers = [inputs[0] if mask is None else mask, table, inputs[6] if self.has_lengths else table, target, faults]
         self.backend.commands.record(found, buffers, params, size)
         made = Matrices.of((*self.mask_batch, rows, p.k.columns))
         return Bias(target, made.items(self.batch, 1), made.row_stride if rows > 1 else 0)
@@ -243,7 +244,9 @@ class CachedAttentionExecution(AttentionExecution):
         super().__init__(op, backend, plain_problem(op, inputs, present=True), inputs)
         self.present = op.infer(*inputs)[1:3]
         wanted = (*outputs, None, None)[1:3]
-        self.parts += tuple(0 if given else backend.stored_bytes(spec, 0) for given, spec in zip(wanted, self.present, strict=True))
+        # Where there are no keys there is a place for them too: kernels take no missing buffers.
+        nbytes = (max(1, backend.stored_bytes(spec, 0)) for spec in self.present)
+        self.parts += tuple(0 if given else size for given, size in zip(wanted, nbytes, strict=True))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         q, *new = inputs[:3]

@@ -17,7 +17,7 @@ from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
-from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent
+from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent, illegal_lengths
 
 #: As in kernels/recurrent.py.
 _SHARED_DEPTH, _ROWS, _ITEMS = 16, 4, 64
@@ -125,8 +125,11 @@ class RecurrentExecution(GpuExecution):
         width = self.blocks * self.backend.block_width
         params = [self.batch, self.directions, self.hidden, width, int(self.op.layout)]
         params += [int(initial_h is not None), int(initial_c is not None), int(self.has_cells)]
+        faults, slot = self.backend.commands.fault(illegal_lengths(self.steps)) if lengths else (states, 0)
+        params += [int(lengths is not None), self.steps, slot]
         start = kernel("recurrent.start", storage=self.storage)
-        self.backend.commands.record(start, [initial_h or x, initial_c or x, states], params, (width, self.batch, self.directions))
+        buffers = [initial_h or x, initial_c or x, states, lengths or x, faults]
+        self.backend.commands.record(start, buffers, params, (width, self.batch, self.directions))
         self._record_steps(gates, states, self._recurrent_weights(r), self._more(b, peepholes), lengths, outputs)
 
     def _inputs(self, x: DeviceTensor, more: Sequence[DeviceTensor]) -> DeviceTensor:
@@ -136,7 +139,7 @@ class RecurrentExecution(GpuExecution):
     def _record_inputs(self, x: DeviceTensor, w: DeviceTensor, b: DeviceTensor | None, gates: DeviceTensor) -> None:
         backend, rows = self.backend, self.batch * self.steps
         zero = np.zeros(1, np.int64)
-        right = self._packed("w", w, lambda a: pack_right(backend, self._spread(self._real(a, "w")).reshape(self.columns, -1).T))
+        right = self._packed("w", w, lambda a: pack_right(backend, self._spread(self._real(a, "w")).reshape(self.columns, self.inputs).T))
         product = Product(
             rows=rows,
             columns=self.columns,
@@ -227,7 +230,7 @@ class RecurrentExecution(GpuExecution):
 
     def _spread(self, a: np.ndarray) -> np.ndarray:
         """[D, n * H, …] → [D, n, units of all blocks, …], missing units 0."""
-        a = a.reshape(self.directions, -1, self.hidden, *a.shape[2:])
+        a = a.reshape(self.directions, a.shape[1] // self.hidden, self.hidden, *a.shape[2:])
         wide = np.zeros((*a.shape[:2], self.blocks * self.backend.block_width, *a.shape[3:]), a.dtype)
         wide[:, :, : self.hidden] = a
         return wide

@@ -15,7 +15,7 @@ def mask(storage: str, mask: str) -> Source:
 
     mask: its storage, or "same" as that of the scores. The table has for each item where its mask begins, the numbers of the first query
     being `start` further, and its number in lengths (of int64): the keys that there are, of which the last belongs to the last of
-    all_queries. Work items: keys, queries, items of the mask.
+    all_queries; one outside 0 … keys is reported. Work items: keys, queries, items of the mask.
     """
     found = "load_x(from) ? 0.0f : -INFINITY" if mask == "bool" else "load_x(from)"
     body = f"""\
@@ -23,7 +23,9 @@ def mask(storage: str, mask: str) -> Source:
     if (j >= keys || i >= queries || item >= items) return;
     int from = load_table(2 * item) + start + i * row_step + j, length = keys, shift = 0;
     if (has_lengths != 0) {{
-        length = load_lengths(2 * load_table(2 * item + 1));
+        int at = 2 * load_table(2 * item + 1), low = load_lengths(at), high = load_lengths(at + 1);
+        if (high != 0 || low < 0 || low > keys) {{ {REPORT} return; }}
+        length = low;
         shift = length - all_queries;
     }}
     float v = -INFINITY;
@@ -34,10 +36,10 @@ def mask(storage: str, mask: str) -> Source:
     store_y((item * queries + i) * keys + j, v);"""
     params = (
         "int queries, int keys, int items, int first, int last, int has_mask, int mask_keys, int start, int row_step, int has_lengths, "
-        "int all_queries"
+        "int all_queries, int slot"
     )
     buffers = (reads("x", storage if mask == "same" else mask), reads("table", "int"), reads("lengths", "int"), writes("y", storage))
-    return Source(buffers, params, body)
+    return Source((*buffers, writes("faults", "int")), params, body)
 
 
 @kernel_factory("attention.cap", lambda: [{"storage": storage} for storage in FLOATS])

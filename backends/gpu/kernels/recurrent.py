@@ -15,7 +15,7 @@ from typing import Any
 from mnnx.backends.gpu.epilogue import activate
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.quantization import ITEMS, SATURATED
-from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, writes
+from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, REPORT, Source, lane, reads, writes
 
 #: Vectors × parts of the depth in a work group of recurrent.step, where the depth is shared.
 SHARED_VECTORS, SHARED_DEPTH = 8, 16
@@ -212,16 +212,24 @@ def step(formula: str, storage: str, block: int, rows: int, shared: bool) -> Sou
 
 @kernel_factory("recurrent.start", lambda: [{"storage": storage} for storage in FLOATS])
 def start(storage: str) -> Source:
-    """The initial states (of h and c, 0 where there are none) → those before the first step. Work items: units up to `width`, sequences,
-    directions."""
-    body = """\
+    """The initial states (of h and c, 0 where there are none) → those before the first step. Lengths outside 0 … steps are reported; the
+    steps take them for the nearest legal ones. Work items: units up to `width`, sequences, directions."""
+    body = f"""\
     int unit = gid(0), n = gid(1), d = gid(2);
     if (unit >= width || n >= batch) return;
     int from = (batch_first != 0 ? n * directions + d : d * batch + n) * hidden + unit, to = (d * batch + n) * width + unit;
     store_state(to, has_h != 0 && unit < hidden ? load_h(from) : 0.0f);
-    if (has_cells != 0) store_state(2 * directions * batch * width + to, has_c != 0 && unit < hidden ? load_c(from) : 0.0f);"""
-    buffers = (reads("h", storage), reads("c", storage), writes("state", "float"))
-    return Source(buffers, "int batch, int directions, int hidden, int width, int batch_first, int has_h, int has_c, int has_cells", body)
+    if (has_cells != 0) store_state(2 * directions * batch * width + to, has_c != 0 && unit < hidden ? load_c(from) : 0.0f);
+    if (has_lengths != 0 && unit == 0 && d == 0) {{
+        int low = load_lengths(n), high = low < 0 ? -1 : 0;
+        if (low < 0 || low > steps) {{ {REPORT} }}
+    }}"""
+    buffers = (reads("h", storage), reads("c", storage), writes("state", "float"), reads("lengths", "int"), writes("faults", "int"))
+    params = (
+        "int batch, int directions, int hidden, int width, int batch_first, int has_h, int has_c, int has_cells, int has_lengths, "
+        "int steps, int slot"
+    )
+    return Source(buffers, params, body)
 
 
 @kernel_factory("recurrent.round", lambda: [{}])

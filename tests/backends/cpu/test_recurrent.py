@@ -7,6 +7,7 @@ import pytest
 
 from mnnx.backends.cpu.executions import recurrent_plan
 from mnnx.backends.cpu.executions.recurrent_plan import GateLayout, units
+from mnnx.errors import InputError
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN
 from tests.backends.cpu.native import Native
 from tests.backends.cpu.run import cpu
@@ -93,11 +94,14 @@ def test_layer(name, direction, steps, batch, inputs, hidden, optional):
     np.testing.assert_allclose(results[1], expected[1].swapaxes(0, 1), rtol=1e-4, atol=2e-5)
 
 
-def test_lengths_out_of_range_touch_no_foreign_memory():
+def test_lengths_out_of_range_are_reported_and_touch_no_foreign_memory():
     op = LSTM()
     x, w, r = f32(3, 2, 4), f32(1, 20, 4), f32(1, 20, 5)
     lengths = np.array([-5, 1000], np.int32)
-    every, *_ = Native(op, x, w, r, None, lengths, constants=(1, 2)).run()
+    native = Native(op, x, w, r, None, lengths, constants=(1, 2))
+    with pytest.raises(InputError, match="sequence_lens must be in 0 … 3, not -5"):
+        native.run()
+    every = native.outputs[0].copy_to_host()
     assert not every[:, :, 0].any()
     np.testing.assert_allclose(
         every[:, :, 1], layer(op, x, w, r, np.zeros((1, 40)), [0, 3], *np.zeros((2, 1, 2, 5)))[0][:, :, 1], atol=1e-5
