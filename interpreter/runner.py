@@ -8,13 +8,11 @@ from typing import Any
 import numpy as np
 
 from mnnx.errors import BackendError, InputError
-from mnnx.interpreter import control_flow
 from mnnx.interpreter.faults import blaming, check_limits, check_text
-from mnnx.interpreter.hoisting import hoist
 from mnnx.interpreter.inlining import Inliner
 from mnnx.interpreter.needed import needed_nodes
 from mnnx.interpreter.pipeline import Hooks
-from mnnx.interpreter.plan import Plan, Planner
+from mnnx.interpreter.plan import CONTROL_FLOW, Plan, Planner
 from mnnx.interpreter.runtime import Runtime, evaluate
 from mnnx.interpreter.unit import HostValue, OperatorInfo
 from mnnx.schema import dtypes
@@ -66,6 +64,8 @@ class GraphRunner:
 
     def _hoisted(self, op: Loop | Scan) -> tuple[Graph, Graph] | None:
         if id(op) not in self._hoists:
+            from mnnx.interpreter.hoisting import hoist  # most models have no loops
+
             self._hoists[id(op)] = hoist(op.body, op.own_inputs - (isinstance(op, Scan) and op.batched))
         return self._hoists[id(op)]
 
@@ -139,10 +139,11 @@ class GraphRunner:
         info = OperatorInfo(node.name, node.op.name, "cpu")
         if hooks:
             hooks.before(self._seen(node.inputs, values), info)
-        run = control_flow.RUNNERS.get(type(node.op))
-        if run is not None:
+        if isinstance(node.op, CONTROL_FLOW):
+            from mnnx.interpreter.control_flow import RUNNERS
+
             with blaming(node, values):
-                results = run(node.op, values, len(node.outputs), self, hooks)
+                results = RUNNERS[type(node.op)](node.op, values, len(node.outputs), self, hooks)
         else:
             results = self._run_on_host(node, values)
             if any(isinstance(value, list) for value in results):

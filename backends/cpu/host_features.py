@@ -130,5 +130,5 @@ def core() -> str:
 
 
 def _read(path: str) -> str:
-    with open(path, encoding="ascii") as file:
+    with open(path, encoding="utf-8") as file:
         return file.read().strip()
