@@ -169,6 +169,9 @@ class CommandList(ABC):
     @abstractmethod
     def __len__(self) -> int: ...
 
+    def prepare(self) -> None:
+        """Called once all is recorded, when a session is planned: what makes the first run slow may be done here."""
+
     def set_abreast(self, lanes: Sequence[tuple[int, int]]) -> None:
         """Says of ranges of commands (first, last + 1), recorded one after the other, that none needs another's results or touches its
         memory. A list may run them at the same time."""

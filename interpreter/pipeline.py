@@ -52,6 +52,7 @@ class Pipeline:
             with blaming(unit.node, [t and t.spec for t in unit.inputs], BackendError):
                 unit.execution.on_resize(unit.inputs, unit.outputs, unit.scratch)
             unit.last = len(self.commands)
+        self.commands.prepare()
         for _, wave in groupby(units, lambda unit: unit.wave):
             lanes = [list(lane) for _, lane in groupby(wave, lambda unit: unit.lane)]
             if len(lanes) > 1:

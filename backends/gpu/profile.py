@@ -17,7 +17,8 @@ class Profile(Row):
     (output channels) in it. group: work items of a work group. source: where the figures come from. tile_group: the work group of
     kernels whose work items make tiles: of pixels, of blocks, and of what else. pads: whether convolutions run over copies with their
     padding, rather than check for each pixel whether it is there. items: how many work items it takes to fill the device. halves:
-    whether storing float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once. loop_steps: how many
+    whether storing float32 as halves makes it faster. fma: whether fma(a, b, c) is one instruction, which rounds once.
+    compiles_late: whether the driver compiles a kernel when that first runs, not when its pipeline is made. loop_steps: how many
     iterations the loops of a work item may make, nested ones too, all of them together; the driver ends those that make more, and says
     nothing."""
 
@@ -33,6 +34,7 @@ class Profile(Row):
     items: int = 2048
     halves: bool = True
     fma: bool = True
+    compiles_late: bool = False
     loop_steps: int | None = None
 
     @property
@@ -68,6 +70,7 @@ PROFILES: Sequence[Profile] = (
         items=64,
         halves=False,
         fma=False,
+        compiles_late=True,
         loop_steps=65_535,
     ),
     Profile(

@@ -92,6 +92,12 @@ class VulkanCommandList(GpuCommandList):
         start = memory.start + offset
         return Span(memory.buffer, start, start + -(-nbytes // 4) * 4, writes)
 
+    def prepare(self) -> None:
+        """Has a driver that compiles late compile what is new: runs everything, on whatever lies in memory."""
+        if self._device.profile.compiles_late and self._device.pipelines.has_new and not self._faults:
+            self.enqueue(0, len(self))
+            self._backend.submission.wait()
+
     def enqueue(self, first: int, last: int) -> None:
         if first == last:
             return

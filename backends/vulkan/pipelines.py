@@ -127,10 +127,15 @@ class Pipelines:
         device.keep(self, ("vkDestroyPipeline", pipeline))
         return pipeline
 
+    @property
+    def has_new(self) -> bool:
+        """Whether some were made that the disk doesn't know."""
+        return len(self._known) != self._saved
+
     def save(self) -> None:
         """Writes what is new to the disk."""
         with self._lock:
-            if len(self._known) == self._saved or self._device.lost:
+            if not self.has_new or self._device.lost:
                 return
             device, api = self._device, self._device.api
             size = api.ffi.new("size_t *")

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import mnnx
+from mnnx.backends.vulkan.commands import VulkanCommandList
 from mnnx.errors import BackendError
 from tests.backends.vulkan.conftest import Functions
 
@@ -132,6 +133,29 @@ def test_pipelines_that_tuning_makes_are_saved_together(
         _assert_right(session, _x(4, 200))
     assert len(pipelines._made) > 10
     assert len(written) <= 2
+
+
+@pytest.mark.parametrize(("late", "new", "runs"), [(True, True, 1), (True, False, 0), (False, True, 0)])
+def test_drivers_that_compile_late_do_so_when_a_session_is_made(
+    session_of: Callable[..., mnnx.Session], device: Any, monkeypatch: pytest.MonkeyPatch, late: bool, new: bool, runs: int
+) -> None:
+    session, x = session_of(MODEL, backend="vulkan"), _x(3, 30)
+    session.run({"x": x})
+    device.pipelines.save()
+    if new:
+        monkeypatch.setattr(device.pipelines, "_saved", -1)
+    monkeypatch.setattr(device, "profile", device.profile._replace(compiles_late=late))
+    seen, enqueue = [], VulkanCommandList.enqueue
+
+    def noted(self: VulkanCommandList, first: int, last: int) -> None:
+        seen.append((first, last))
+        enqueue(self, first, last)
+
+    monkeypatch.setattr(VulkanCommandList, "enqueue", noted)
+    other = session.interpreter.create_session(session.config)
+    other.resize({"x": x.shape})
+    assert len(seen) == runs
+    _assert_right(other, x)
 
 
 def test_runs_and_released_sessions_leave_nothing_on_the_device(session_of: Callable[..., mnnx.Session], device: Any) -> None:
