@@ -1,0 +1,308 @@
+"""Small graphs in which passes recognise an op that exporters write out."""
+
+#: pass → (model, {rewrite: count}, ops that are left)
+RECOGNISED = {
+    "activation-recognition of HardSwish": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float low = {0}, float high = {6}>
+        { a = Add(x, three)
+          c = Clip(a, low, high)
+          m = Mul(x, c)
+          y = Div(m, high) }""",
+        {"HardSwish": 1},
+        {"HardSwish": 1},
+    ),
+    "activation-recognition of HardSigmoid": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float low = {0}, float high = {6}>
+        { a = Add(x, three)
+          c = Clip(a, low, high)
+          y = Div(c, high) }""",
+        {"HardSigmoid": 1},
+        {"HardSigmoid": 1},
+    ),
+    "activation-recognition of Swish": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        { s = Sigmoid(x)
+          y = Mul(s, x) }""",
+        {"Swish": 1},
+        {"Swish": 1},
+    ),
+    "activation-recognition of Gelu": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float root = {1.4142135}, float one = {1}, float half = {0.5}>
+        { d = Div(x, root)
+          e = Erf(d)
+          a = Add(e, one)
+          h = Mul(x, half)
+          y = Mul(h, a) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with x taken out of the cubic": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float k = {0.044715}, float c = {0.79788456}, float one = {1}, float half = {0.5}>
+        { s = Mul(x, x)
+          p = Mul(s, k)
+          q = Add(one, p)
+          r = Mul(x, c)
+          a = Mul(r, q)
+          t = Tanh(a)
+          b = Add(one, t)
+          h = Mul(half, b)
+          y = Mul(x, h) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with merged factors": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float two = {2}, float k = {0.03567741}, float c = {0.79788456}, float one = {1}>
+        { s = Pow(x, two)
+          p = Mul(s, k)
+          q = Add(p, c)
+          a = Mul(q, x)
+          t = Tanh(a)
+          b = Add(t, one)
+          m = Mul(b, x)
+          y = Div(m, two) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with tanh": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float three = {3}, float k = {0.044715}, float c = {0.7978845608}, float one = {1}, float half = {0.5}>
+        { p = Pow(x, three)
+          q = Mul(p, k)
+          r = Add(x, q)
+          s = Mul(r, c)
+          t = Tanh(s)
+          a = Add(t, one)
+          m = Mul(x, a)
+          y = Mul(m, half) }""",
+        {"Gelu": 1},
+        {"Gelu": 1},
+    ),
+    "activation-recognition of Gelu with products for the cube": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float k = {0.044715}, float c = {0.7978845608}, float one = {1}, float half = {0.5}>
+        { n = Neg(x)
+          p = Mul(k, n)
+          q = Mul(n, p)
+          r = Mul(n, q)
+          s = Add(n, r)
+          t = Mul(c, s)
+          u = Tanh(t)
+          a = Add(one, u)
+          h = Mul(half, a)
+          y = Mul(n, h) }""",
+        {"Gelu": 1},
+        {"Neg": 1, "Gelu": 1},
+    ),
+    "layer-norm-recognition": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float two = {2}, float epsilon = {0.00001}, float[8] gamma, float[8] beta>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Pow(d, two)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          n = Div(d, r)
+          g = Mul(n, gamma)
+          y = Add(g, beta) }""",
+        {"LayerNormalization": 1, "scale and bias": 2},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of LayerNormalization without a scale": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float epsilon = {0.00001}>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Sqrt(e)
+          y = Div(d, r) }""",
+        {"LayerNormalization": 1},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of LayerNormalization without a bias": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {2}, float minus = {-0.5}, float epsilon = {0.00001}, float[1,1,8] gamma>
+        { m = ReduceMean(x, last)
+          d = Sub(x, m)
+          s = Mul(d, d)
+          v = ReduceMean(s, last)
+          e = Add(v, epsilon)
+          r = Pow(e, minus)
+          n = Mul(r, d)
+          y = Mul(gamma, n) }""",
+        {"LayerNormalization": 1, "scale and bias": 1},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of a factor and shifts behind": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <float[8] scale, float[8] bias, float factor = {3}, float[1,8] shift, float[8] more>
+        { n = LayerNormalization(x, scale, bias)
+          a = Sub(shift, n)
+          b = Mul(a, factor)
+          y = Add(more, b) }""",
+        {"scale and bias": 3},
+        {"LayerNormalization": 1},
+    ),
+    "layer-norm-recognition of RMSNormalization": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {-1}, float two = {2}, float epsilon = {0.001}, float[8] gamma>
+        { s = Pow(x, two)
+          m = ReduceMean(s, last)
+          e = Add(m, epsilon)
+          r = Sqrt(e)
+          i = Reciprocal(r)
+          n = Mul(x, i)
+          y = Mul(gamma, n) }""",
+        {"RMSNormalization": 1, "scale and bias": 1},
+        {"RMSNormalization": 1},
+    ),
+    "layer-norm-recognition of RMSNormalization by a division": (
+        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+        <int64[1] last = {2}, float[1] epsilon = {0.001}, float[8] gamma>
+        { s = Mul(x, x)
+          m = ReduceMean(s, last)
+          e = Add(epsilon, m)
+          r = Sqrt(e)
+          n = Div(x, r)
+          y = Mul(n, gamma) }""",
+        {"RMSNormalization": 1, "scale and bias": 1},
+        {"RMSNormalization": 1},
+    ),
+    "layer-norm-recognition of GroupNormalization": (
+        """agraph (float[2,6,3,4] x) => (float[2,6,3,4] y)
+        <int64[3] groups = {0, 2, -1}, int64[4] whole = {2, 6, 3, 4}, float[2] one, float[2] zero, float[6,1,1] gamma, float[6,1,1] beta>
+        { a = Reshape(x, groups)
+          b = InstanceNormalization<epsilon = 0.001>(a, one, zero)
+          c = Reshape(b, whole)
+          d = Mul(c, gamma)
+          y = Add(d, beta) }""",
+        {"GroupNormalization": 1},
+        {"GroupNormalization": 1},
+    ),
+    "rotary-recognition": (
+        """agraph (float[2,3,5,4] x, float[2,5,2] f) => (float[2,3,5,4] y)
+        <int64[1] zero = {0}, int64[1] half = {2}, int64[1] end = {9223372036854775807}, int64[1] last = {3}, int64[1] heads = {1},
+         float scale = {1.5}>
+        { e = Concat<axis = -1>(f, f)
+          c = Cos(e)
+          s = Sin(e)
+          c1 = Mul(c, scale)
+          s1 = Mul(scale, s)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a = Slice(x, zero, half, last)
+          b = Slice(x, half, end, last)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(x, c2)
+          q = Mul(r, s2)
+          y = Add(p, q) }""",
+        {"RotaryEmbedding": 1},
+        {"Cos": 1, "Sin": 1, "Mul": 2, "RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of two tensors": (
+        """agraph (float[2,3,5,4] x, float[2,2,5,4] z, float[2,5,2] f) => (float[2,5,5,4] y)
+        <int64[1] heads = {1}>
+        { e = Unsqueeze(f, heads)
+          e2 = Concat<axis = 3>(e, e)
+          c = Cos(e2)
+          s = Sin(e2)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          u = Add(q, p)
+          a2, b2 = Split<axis = -1, num_outputs = 2>(z)
+          n2 = Neg(b2)
+          r2 = Concat<axis = -1>(n2, a2)
+          p2 = Mul(z, c)
+          q2 = Mul(r2, s)
+          v = Add(p2, q2)
+          y = Concat<axis = 1>(u, v) }""",
+        {"RotaryEmbedding": 2},
+        {"Cos": 1, "Sin": 1, "RotaryEmbedding": 2, "Concat": 1},
+    ),
+    "rotary-recognition of constants": (
+        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+        <float[1,1,2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of rows of constants": (
+        """agraph (float[1,3,2,4] x, float[1,2] z) => (float[1,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
+         int64[1] heads = {1}, float low = {0}, float high = {1}>
+        { v = Clip(z, low, high)
+          i = Cast<to = 7>(v)
+          c1 = Gather<axis = 0>(c, i)
+          s1 = Gather<axis = 0>(s, i)
+          c2 = Unsqueeze(c1, heads)
+          s2 = Unsqueeze(s1, heads)
+          a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c2, x)
+          q = Mul(s2, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
+    ),
+    "attention-recognition": (
+        """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
+        <float c = {2}>
+        { a = Transpose<perm = [0, 2, 1, 3]>(q)
+          b = Transpose<perm = [0, 2, 3, 1]>(k)
+          d = Transpose<perm = [0, 2, 1, 3]>(v)
+          s = MatMul(a, b)
+          t = Div(s, c)
+          m = Add(t, mask)
+          p = Softmax<axis = -1>(m)
+          o = MatMul(p, d)
+          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
+        {"attention": 1},
+        {"mnnx::FusedAttention": 1},
+    ),
+    "attention-recognition of scaled operands": (
+        """agraph (float[2,5,8] q, float[2,7,8] k, float[2,7,4] v) => (float[2,5,4] y)
+        <float c = {0.5}, float e = {0.25}>
+        { a = Mul(q, c)
+          b = Transpose<perm = [0, 2, 1]>(k)
+          d = Mul(e, b)
+          s = MatMul(a, d)
+          p = Softmax<axis = 2>(s)
+          y = MatMul(p, v) }""",
+        {"attention": 1},
+        {"mnnx::FusedAttention": 1},
+    ),
+    "activation-recognition of Swish with a factor": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float alpha = {1.702}>
+        { m = Mul(alpha, x)
+          s = Sigmoid(m)
+          y = Mul(x, s) }""",
+        {"Swish": 1},
+        {"Swish": 1},
+    ),
+    "activation-recognition of Mish": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        { s = Softplus(x)
+          t = Tanh(s)
+          y = Mul(x, t) }""",
+        {"Mish": 1},
+        {"Mish": 1},
+    ),
+}
