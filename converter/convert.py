@@ -21,6 +21,7 @@ from mnnx.converter.report import ConversionReport, count_ops
 from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
+from mnnx.schema.collector import no_collections
 from mnnx.schema.model import Dim, Model
 from mnnx.schema.writer import write_model
 
@@ -107,6 +108,7 @@ class _Options:
     explain: str | None
 
 
+@no_collections()
 def _convert(
     source: str | os.PathLike | onnx.ModelProto,
     target: str | os.PathLike,

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import threading
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +14,7 @@ from mnnx.interpreter.config import ScheduleConfig
 from mnnx.interpreter.pymnn import PyMnnInterpreter
 from mnnx.interpreter.runtime import LoadedModel, Runtime
 from mnnx.interpreter.session import Session
+from mnnx.schema.collector import no_collections
 from mnnx.schema.model import Model
 from mnnx.schema.reader import read_model, read_model_bytes
 
@@ -26,18 +24,6 @@ if TYPE_CHECKING:
 
 _OPEN: weakref.WeakValueDictionary[tuple, LoadedModel] = weakref.WeakValueDictionary()
 _OPEN_LOCK = threading.Lock()
-
-
-@contextmanager
-def _no_collections() -> Iterator[None]:
-    """Without the garbage collector: what models and sessions are made of stays; looking through it takes 4 % of a small one's start."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Interpreter(PyMnnInterpreter):
@@ -68,7 +54,7 @@ class Interpreter(PyMnnInterpreter):
         """The key/value pairs that the source model carried."""
         return self.model.metadata
 
-    @_no_collections()
+    @no_collections()
     def create_session(self, config: ScheduleConfig | None = None) -> Session:
         """A session on the configured devices. Raises BackendUnavailable where one is missing, InputError where a CPU is."""
         loaded = self._alive()
@@ -153,7 +139,7 @@ def _check_cpus(cpu_ids: tuple[int, ...]) -> None:
         raise InputError(f"cpu_ids: this process may not run on CPU {missing[0]}; it may use {listed}")
 
 
-@_no_collections()
+@no_collections()
 def _open(path: str | os.PathLike | None) -> LoadedModel:
     if not isinstance(path, str | os.PathLike):
         raise InputError(f"Interpreter wants the path of an .mnnx file (a str or os.PathLike), got {type(path).__name__}")

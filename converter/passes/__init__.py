@@ -104,8 +104,10 @@ def run_passes(
     names = _names(graph)
     for _, one, result in each_pass(graph, level, disabled, watchers):
         results.append(result)
+        if not result.counts:
+            continue
         left = _names(graph)
-        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names - left})
+        removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names if name not in left})
         names = left
     return results, list(removed.values())
 
@@ -138,5 +140,6 @@ def each_pass(
         yield number, one, result
 
 
-def _names(graph: Graph) -> set[str]:
-    return {value.name for value in graph.values() if value.constant is None}
+def _names(graph: Graph) -> dict[str, None]:
+    """The names of a graph's results, in order: conversions of one model write equal files."""
+    return {value.name: None for value in graph.values() if value.constant is None}

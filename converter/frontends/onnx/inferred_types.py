@@ -5,6 +5,7 @@ onnx's inference is C++ that can end or block its process on models with illegal
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import onnx
@@ -18,6 +19,9 @@ from mnnx.schema.log import log
 SECONDS = 20
 MEMORY_BYTES = 2 << 30
 
+#: A tensor of more elements is no shape that inference would look at.
+MAX_SHAPE_VALUES = 1 << 10
+
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, to which all that onnx can infer of it is added. Without hints where inference fails."""
@@ -27,7 +31,7 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     for dim in list(_negative_dims(model.graph)):
         dim.ClearField("dim_value")
     try:
-        inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES + 4 * model.ByteSize()))
+        inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES))
     except (Lost, DecodeError) as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
         say = log().info if isinstance(lost, Lost) and not lost.died else log().warning
         say("onnx can't infer the shapes of this model: %s", lost)
@@ -37,11 +41,44 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
 
 
 def _infer(model: onnx.ModelProto) -> bytes:
-    """The model with inferred types, but without its weights."""
-    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
-    for graph in graphs(inferred.graph):
-        del graph.initializer[:]
+    """The types that onnx infers, as a model of which nothing else is left but the nodes that have subgraphs."""
+    inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+    _keep_types(inferred.graph)
     return inferred.SerializeToString()
+
+
+def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A copy whose large tensors have types only, for inference would copy them twice more."""
+    copy = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
+    copy.graph.name = model.graph.name
+    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+        getattr(copy.graph, field).extend(getattr(model.graph, field))
+    copy.graph.initializer.extend(_small(tensor) for tensor in model.graph.initializer)
+    for node in copy.graph.node:
+        if node.op_type == "Constant":
+            for attribute in node.attribute:
+                if attribute.HasField("t"):
+                    attribute.t.CopyFrom(_small(attribute.t))
+    return copy
+
+
+def _small(tensor: onnx.TensorProto) -> onnx.TensorProto:
+    """The tensor itself, or one that has its type alone where that is large."""
+    if math.prod(tensor.dims) <= MAX_SHAPE_VALUES:
+        return tensor
+    return onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+
+
+def _keep_types(graph: onnx.GraphProto) -> None:
+    del graph.initializer[:], graph.sparse_initializer[:], graph.input[:]
+    parents = [node for node in graph.node if any(attribute.HasField("g") for attribute in node.attribute)]
+    for node in parents:
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                _keep_types(attribute.g)
+    kept = [onnx.NodeProto(attribute=[a for a in node.attribute if a.HasField("g")]) for node in parents]
+    del graph.node[:]
+    graph.node.extend(kept)
 
 
 def _take_types(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
