@@ -22,7 +22,7 @@ from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError
 from mnnx.schema.collector import no_collections
-from mnnx.schema.model import Dim, Model
+from mnnx.schema.model import Dim, Model, Range
 from mnnx.schema.writer import write_model
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def convert(
     output_names: Sequence[str] | None = None,
     level: int = 2,
     weights: str = "float32",
-    input_shapes: Mapping[str, Sequence[Dim]] | None = None,
-    dims: Mapping[str, int] | None = None,
+    input_shapes: Mapping[str, Sequence[Dim | Range]] | None = None,
+    dims: Mapping[str, int | Range] | None = None,
     disable_passes: Iterable[str] = (),
     dump_passes: str | os.PathLike | None = None,
     explain: str | None = None,
@@ -56,7 +56,8 @@ def convert(
     level: 0 keeps every op, 1 removes what has no effect and folds constants, 2 also fuses ops, 3 also rewrites that change rounding
     a little. weights: what large float32 weights are stored as, float32, float16 or bfloat16; all is computed in float32 all the same,
     and what 16 bits can't express stays as it is. input_shapes: input name → its shape, and dims: the name of a dim → its size, fix what
-    the model leaves open; None, -1 or "?" leave a dim as it is, and what isn't given keeps its name. progress(stage, fraction) is called
+    the model leaves open; None, -1 or "?" leave a dim as it is, and what isn't given keeps its name. (1, 8) in the place of a size leaves
+    it open, too, but sessions then take no other than 1 to 8; (1, None) has no upper limit. progress(stage, fraction) is called
     as the conversion goes on.
 
     For finding faults: disable_passes: names of passes that don't run. dump_passes: a folder, made where there is none, for the graph as
@@ -132,7 +133,7 @@ def _convert(
         passes.append(halves)
     say("write", 0.8)
     graphs = lower(graph)
-    model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed)
+    model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed, ranges=imported.ranges)
     target_bytes = write_model(model, target)
     say("done", 1.0)
     main = graphs[0]
@@ -148,6 +149,7 @@ def _convert(
         source_bytes=_size(source) + imported.external_bytes,
         target_bytes=target_bytes,
         seconds=time.perf_counter() - start,
+        ranges=imported.ranges,
         explanations=[] if explainer is None else explainer.explanations,
     )
 

@@ -52,19 +52,21 @@ def extract(
         from mnnx.converter.frontends.onnx.importer import import_model
 
         imported = import_model(source)
-        graph, opset, metadata, removed = imported.graph, imported.opset, imported.metadata, []
+        graph, opset, metadata, removed, ranges = imported.graph, imported.opset, imported.metadata, [], {}
     else:
         try:
             model = read_model(path)
         except OSError as error:
             raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
-        graph, opset, metadata, removed = lift(model.graphs[0]), model.opset, model.metadata, model.removed
+        graph, opset, metadata, removed, ranges = lift(model.graphs[0]), model.opset, model.metadata, model.removed, model.ranges
         level = 0
     cut(graph, inputs, outputs, removed)
     removed = [*removed, *run_passes(graph, level)[1]]
     graphs = lower(graph)
-    write_model(Model(graphs, f"mnnx {mnnx.__version__}", opset, metadata, removed), target)
     main = graphs[0]
+    names = {dim for i in main.inputs for dim in main.values[i].shape or ()}
+    ranges = {name: limits for name, limits in ranges.items() if name in names}
+    write_model(Model(graphs, f"mnnx {mnnx.__version__}", opset, metadata, removed, ranges=ranges), target)
     return ExtractionReport(
         source=name_of(source),
         target=os.fspath(target),

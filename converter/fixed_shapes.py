@@ -1,14 +1,16 @@
-"""Fixes dims of a model's inputs before it is converted: by input (`input_shapes`) or by the name that dims have (`dims`)."""
+"""Fixes dims of a model's inputs before it is converted, or says in which range they lie: by input (`input_shapes`) or by the name that
+dims have (`dims`)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
 from mnnx.errors import ConversionError
-from mnnx.schema.model import Dim, dims_text
+from mnnx.schema.model import Dim, Range, dims_text, range_text
 
 Shape = tuple[Dim, ...]
 
@@ -21,23 +23,28 @@ _LARGEST = 2**63 - 1
 class FixedShapes:
     """What a caller wants of the shapes of inputs, checked as far as that can be done without the model.
 
-    input_shapes: input name → for each dim a size, a name for it, or None, -1 or "?" where it stays as it is. dims: the name of a
-    dim → its size. Raises ConversionError for what is neither.
+    input_shapes: input name → for each dim a size, a range (smallest, largest), a name for it, or None, -1 or "?" where it stays as it
+    is. dims: the name of a dim → its size or its range. Raises ConversionError for what is none of these.
     """
 
-    def __init__(self, input_shapes: Mapping[str, Sequence[Dim]] | None = None, dims: Mapping[str, int] | None = None):
-        self.shapes = {name: _checked_shape(name, shape) for name, shape in _mapping("input_shapes", input_shapes).items()}
-        self.sizes = {name: _checked_size(f"the dim {name!r}", size) for name, size in _mapping("dims", dims).items()}
+    def __init__(self, input_shapes: Mapping[str, Sequence[Dim | Range]] | None = None, dims: Mapping[str, int | Range] | None = None):
+        shapes = {name: _checked_shape(name, shape) for name, shape in _mapping("input_shapes", input_shapes).items()}
+        sizes = {name: _checked_dim(f"the dim {name!r}", size) for name, size in _mapping("dims", dims).items()}
+        self.shapes = {name: tuple(None if _is_range(dim) else dim for dim in shape) for name, shape in shapes.items()}
+        self.sizes = {name: size for name, size in sizes.items() if not _is_range(size)}
+        self._places = {(n, axis): dim for n, shape in shapes.items() for axis, dim in enumerate(shape) if _is_range(dim)}
+        self._named = {name: size for name, size in sizes.items() if _is_range(size)}
 
     def __bool__(self) -> bool:
-        return bool(self.shapes or self.sizes)
+        return bool(self.shapes or self.sizes or self._named)
 
-    def settle(self, inputs: Mapping[str, Shape | None]) -> tuple[dict[str, Shape | None], dict[str, Dim]]:
-        """The inputs' shapes as they shall be, and what becomes of the names of dims, wherever the model uses them.
+    def settle(self, inputs: Mapping[str, Shape | None]) -> Settled:
+        """The inputs' shapes as they shall be.
 
-        All names change at once: what the caller calls M is not the model's own M, which may get another name. Sizes go to the names
-        after that. inputs: the model's own shapes by name; None where not even the rank is known. Raises ConversionError for a name that
-        the model doesn't have, another rank, another size of a fixed dim, or two sizes for one name.
+        All names change at once: what the caller calls M is not the model's own M, which may get another name. Sizes and ranges go to
+        the names after that; a dim without a name gets one for its range. inputs: the model's own shapes by name; None where not even the
+        rank is known. Raises ConversionError for a name that the model doesn't have, another rank, another size of a fixed dim, or two
+        sizes or ranges for one name.
         """
         renamed: dict[str, Dim] = {}
         for name, shape in self.shapes.items():
@@ -47,9 +54,10 @@ class FixedShapes:
             _note(name, inputs[name], shape, renamed)
         given = {new for name, shape in self.shapes.items() for new in _new_names(inputs[name], shape)}
         names = given | {dim for shape in inputs.values() for dim in shape or () if isinstance(dim, str)}
-        for name, size in self.sizes.items():
+        for name in [*self.sizes, *self._named]:
             if name not in names:
                 raise ConversionError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(names))) or 'none'}")
+        for name, size in self.sizes.items():
             if name not in given and renamed.get(name, size) != size:
                 raise ConversionError(f"the dim {name!r} can't be {size}: the input shapes make it {renamed[name]!r}")
         became = self.sizes | {old: self.sizes.get(new, new) for old, new in renamed.items()}
@@ -61,7 +69,36 @@ class FixedShapes:
             pairs = zip(declared, declared if given is None else given, strict=True)
             return tuple(became.get(old, old) if new in _AS_IT_IS or new == old else self.sizes.get(new, new) for old, new in pairs)
 
-        return {name: settled(name, shape) for name, shape in inputs.items()}, became
+        shapes = {name: settled(name, shape) for name, shape in inputs.items()}
+        return Settled(shapes, became, self._ranges(shapes, became, given))
+
+    def _ranges(self, shapes: dict[str, Shape | None], became: Mapping[str, Dim], given: set[str]) -> dict[str, Range]:
+        """The ranges of names; a dim that has a range and no name gets one in `shapes`."""
+        ranges: dict[str, Range] = {}
+
+        def add(what: str, dim: Dim, wanted: Range) -> None:
+            if isinstance(dim, int):
+                raise ConversionError(f"{what} is fixed at {dim}, and can't have the range {range_text(*wanted)}")
+            if ranges.setdefault(dim, wanted) != wanted:
+                raise ConversionError(f"{what} can't have two ranges, {range_text(*ranges[dim])} and {range_text(*wanted)}")
+
+        for name, wanted in self._named.items():
+            add(f"the dim {name!r}", name if name in given else became.get(name, name), wanted)
+        for (name, axis), wanted in self._places.items():
+            shape = shapes[name]
+            if shape[axis] is None:
+                shapes[name] = shape = (*shape[:axis], f"{name}.{axis}", *shape[axis + 1 :])
+            add(f"dim {axis} of the input {name!r} {dims_text(shape)}", shape[axis], wanted)
+        return ranges
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Shapes of all inputs, what becomes of the names of dims wherever the model uses them, and the ranges of those that stay open."""
+
+    shapes: dict[str, Shape | None]
+    renamed: dict[str, Dim]
+    ranges: dict[str, Range]
 
 
 def _note(name: str, declared: Shape | None, wanted: Shape, renamed: dict[str, Dim]) -> None:
@@ -97,7 +134,27 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
 def _checked_shape(name: str, shape: Any) -> Shape:
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
         raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, not {shape!r}")
-    return tuple(dim if dim in _AS_IT_IS or _is_name(dim) else _checked_size(f"a dim of the input {name!r}", dim) for dim in shape)
+    return tuple(dim if _is_open(dim) or _is_name(dim) else _checked_dim(f"a dim of the input {name!r}", dim) for dim in shape)
+
+
+def _is_open(dim: Any) -> bool:
+    return not _is_range(dim) and dim in _AS_IT_IS
+
+
+def _is_range(dim: Any) -> bool:
+    return isinstance(dim, tuple)
+
+
+def _checked_dim(what: str, dim: Any) -> int | Range:
+    if not _is_range(dim):
+        return _checked_size(what, dim)
+    if len(dim) != 2:
+        raise ConversionError(f"{what} must be a size or a range (smallest, largest), not {dim!r}")
+    smallest = 0 if dim[0] == 0 and _is_whole(dim[0]) else _checked_size(f"the smallest size of {what}", dim[0])
+    largest = None if dim[1] is None else _checked_size(f"the largest size of {what}", dim[1])
+    if largest is not None and smallest > largest:
+        raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
+    return smallest, largest
 
 
 def _is_name(dim: Any) -> bool:
@@ -106,6 +163,10 @@ def _is_name(dim: Any) -> bool:
 
 
 def _checked_size(what: str, size: Any) -> int:
-    if not isinstance(size, Integral) or isinstance(size, bool) or not 1 <= size <= _LARGEST:
+    if not _is_whole(size) or not 1 <= size <= _LARGEST:
         raise ConversionError(f"{what} must be a whole number from 1 to 2**63 - 1, not {size!r}")
     return int(size)
+
+
+def _is_whole(size: Any) -> bool:
+    return isinstance(size, Integral) and not isinstance(size, bool)

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from mnnx.converter.graph import Graph
-from mnnx.schema.model import Dim, dims_text
+from mnnx.schema.model import Dim, Range, dims_text, range_text
 from mnnx.schema.text import size
 
 
@@ -52,6 +52,7 @@ class ConversionReport:
     source_bytes: int
     target_bytes: int
     seconds: float
+    ranges: dict[str, Range] = field(default_factory=dict)  # of names in dynamic_dims: the smallest and the largest size (None: no limit)
     explanations: list[Explanation] = field(default_factory=list)  # of the node that `explain` asks for, in the order of the passes
 
     def __str__(self) -> str:
@@ -60,6 +61,7 @@ class ConversionReport:
             ("model", f"{self.source} → {self.target}"),
             ("ops", f"{self.ops_before.total()} → {self.ops_after.total()} (level {self.level})"),
             ("size", f"{size(self.source_bytes)} → {size(self.target_bytes)}"),
+            *((f"dim {name}", range_text(*limits)) for name, limits in self.ranges.items()),
             *zip(["dynamic", *[""] * (len(dynamic) - 1)], dynamic, strict=True),
             ("time", f"{self.seconds:.2f} s"),
         ]

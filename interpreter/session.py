@@ -54,8 +54,8 @@ class Session:
         self._later: LaterRuns | None = None
         values = self._graph.values
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
-        self.inputs = NamedTensors("input", (SessionTensor(values[i]) for i in self._graph.inputs))
-        self.outputs = NamedTensors("output", (SessionTensor(values[i], self._results) for i in self._wanted))
+        self.inputs = NamedTensors("input", (SessionTensor(values[i], loaded.model.ranges) for i in self._graph.inputs))
+        self.outputs = NamedTensors("output", (SessionTensor(values[i], results=self._results) for i in self._wanted))
         with self._exclusive():
             self._prepare()
 

@@ -13,7 +13,7 @@ import numpy as np
 from mnnx.errors import InputError, LimitExceeded, SessionStateError, UnknownName
 from mnnx.interpreter.pymnn_tensor import PyMnnTensor, Tensor_DimensionType_Caffe, host_array
 from mnnx.schema import dtypes
-from mnnx.schema.model import Dim, Value, dims_text
+from mnnx.schema.model import Dim, Range, Value, dims_text, range_text
 
 
 class Tensor(PyMnnTensor):
@@ -85,12 +85,13 @@ class Tensor(PyMnnTensor):
 
 
 class SessionTensor(Tensor):
-    """An input or output of a session. `shape` has -1 where a dim is still open; `dims` has the model's own dims, names included."""
+    """An input or output of a session. `shape` has -1 where a dim is still open; `dims` has the model's own dims, names included;
+    `ranges`, by such names, the smallest and the largest size that the model was converted for (None: no limit)."""
 
     dtype: np.dtype | None = None
     dimension_type = Tensor_DimensionType_Caffe
 
-    def __init__(self, value: Value, results: Mapping[str, Any] | None = None):
+    def __init__(self, value: Value, ranges: Mapping[str, Range] | None = None, *, results: Mapping[str, Any] | None = None):
         """`results` has the data of an output by its name, once there is some; an input holds what was copied into it."""
         self.name = value.name
         self.dtype = value.dtype
@@ -100,6 +101,7 @@ class SessionTensor(Tensor):
         self._data: Any = None
         self._filled = False
         self._results = results
+        self.ranges = {} if ranges is None else ranges
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -164,6 +166,9 @@ class SessionTensor(Tensor):
         for axis, (got, dim) in enumerate(zip(shape, self.dims, strict=True)):
             if got != dim and isinstance(dim, int):
                 raise InputError(f"{self._wants_shape()}, got {list(shape)}: dim {axis} must be {dim}")
+            smallest, largest = self.ranges.get(dim, (0, None))
+            if got < smallest or (largest is not None and got > largest):
+                raise InputError(f"{self._wants_shape()}, got {list(shape)}: {dim} must be in {range_text(smallest, largest)}")
 
     def _wants_shape(self) -> str:
         return f"input {self.name!r} wants the shape {dims_text(self.dims)}"

@@ -118,6 +118,11 @@ REMOVED_VALUE = _table("RemovedValue", name=_STRING, by_pass=_STRING, keep_level
 
 METADATA = _table("Metadata", key=_STRING, text=_STRING)
 
+#: The largest size of a dim.
+LARGEST_DIM = 2**63 - 1
+
+DIM_RANGE = _table("DimRange", symbol=("i", 0), smallest=("q", 0), largest=("q", LARGEST_DIM))
+
 SIDECAR_FILE = _table("Sidecar", file_name=_STRING, size=("Q", 0), sha256=(Vector("B"), ()))
 
 MODEL = _table(
@@ -134,6 +139,7 @@ MODEL = _table(
     removed=(Vector(REMOVED_VALUE), ()),
     sidecar=(SIDECAR_FILE, None),
     weights_sha256=(Vector("B"), ()),
+    ranges=(Vector(DIM_RANGE), ()),
 )
 
 

@@ -16,10 +16,18 @@ from mnnx.schema.records import Record
 #: What a dim can be: its size, the name of a symbolic size, or None where nothing is known of it.
 Dim = int | str | None
 
+#: The smallest and the largest size of a dim; None: there is no limit.
+Range = tuple[int, int | None]
+
 
 def dims_text(dims: Sequence[Dim] | None) -> str:
     """A shape for people: `?` for a dim of which nothing is known."""
     return "any rank" if dims is None else "[" + ", ".join("?" if d is None else str(d) for d in dims) + "]"
+
+
+def range_text(smallest: int, largest: int | None) -> str:
+    """A range of sizes for people, as the command line takes it; `largest` None: there is no limit."""
+    return f"{smallest}.." if largest is None else f"{smallest}..{largest}"
 
 
 class Value(Record):
@@ -68,4 +76,5 @@ class Model(Record):
     metadata: dict[str, str] = dict
     removed: list[RemovedValue] = list
     buffer: Sequence[memoryview] = ()  # the mapped weights: those of the file, those of its sidecar
+    ranges: dict[str, Range] = dict  # by the name of a dim; others may have any size
     fingerprint: str = ""  # tells this file from all others, their weights included; empty where it holds no checksum of its weights

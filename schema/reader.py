@@ -21,8 +21,9 @@ import numpy as np
 
 from mnnx.errors import ModelFormatError
 from mnnx.schema import attributes, dtypes, layout
+from mnnx.schema.foreign import looks_like_onnx
 from mnnx.schema.hashing import blake2b
-from mnnx.schema.model import Dim, Graph, Model, Node, RemovedValue, Value
+from mnnx.schema.model import Dim, Graph, Model, Node, Range, RemovedValue, Value, range_text
 from mnnx.schema.ops.base import OPS, find
 from mnnx.schema.walk import Damage, Walk
 
@@ -111,7 +112,7 @@ class _Reader:
         if len(view) == 0:
             raise ModelFormatError(f"{name}: the file is empty")
         if view[4:8] != layout.IDENTIFIER:
-            if _looks_like_onnx(view):
+            if looks_like_onnx(view):
                 raise ModelFormatError(f"{name}: this is an ONNX model: convert it first (mnnx convert model.onnx model.mnnx)")
             raise ModelFormatError(f"{name}: this is not an .mnnx model; other models must be converted first (see mnnx convert)")
         try:
@@ -144,7 +145,7 @@ class _Reader:
             model = self._model(layout.aligned(structure), weights, *row[3:])
         except Damage as damage:
             raise ModelFormatError(f"{self._name}: {damage}") from damage.__cause__
-        *_, sidecar, checksum = row
+        *_, sidecar, checksum, _ranges = row
         if sidecar or checksum or not weights:
             model.fingerprint = blake2b(data).hexdigest()
         return model
@@ -162,6 +163,7 @@ class _Reader:
         removed: list,
         sidecar: list | None,
         weights_sha256: tuple[int, ...],
+        ranges: list,
     ) -> Model:
         self._regions[layout.WEIGHTS] = self._view[start : start + weights]
         if sidecar:
@@ -175,7 +177,19 @@ class _Reader:
             dict(metadata),
             [RemovedValue(*row) for row in removed],
             list(self._regions.values()),
+            self._ranges(ranges),
         )
+
+    def _ranges(self, rows: list) -> dict[str, Range]:
+        ranges: dict[str, Range] = {}
+        for symbol, smallest, largest in rows:
+            if not 0 <= symbol < len(self._symbols):
+                raise Damage(f"there is a range for symbol {symbol} of {len(self._symbols)}")
+            name = self._symbols[symbol]
+            if name in ranges or not 0 <= smallest <= largest:
+                raise Damage(f"the dim {name!r} can't have the range {range_text(smallest, largest)}")
+            ranges[name] = (smallest, None if largest == layout.LARGEST_DIM else largest)
+        return ranges
 
     def _sidecar(self, file_name: str, size: int, checksum: tuple[int, ...]) -> memoryview:
         if not file_name or "\0" in file_name or file_name in (".", "..") or "/" in file_name or "\\" in file_name:
@@ -370,28 +384,3 @@ def _unknown(op_name: str) -> str:
 
 def _brief(dims: Sequence[int]) -> str:
     return f"{list(dims[:8])}{'' if len(dims) <= 8 else '…'}"
-
-
-def _looks_like_onnx(view: memoryview) -> bool:
-    """Whether the bytes start as an ONNX ModelProto does: known fields of the right wire types, up to the graph."""
-    wire_types = {1: 0, 2: 2, 3: 2, 4: 2, 5: 0, 6: 2, 8: 2, 14: 2, 20: 2, 25: 2}
-    position = 0
-    while position + 2 <= len(view):
-        field, wire_type = view[position] >> 3, view[position] & 7
-        if field == 7:
-            return wire_type == 2
-        if wire_types.get(field) != wire_type or field > 15:
-            return False
-        number, position = _varint(view, position + 1)
-        position += number if wire_type == 2 else 0
-    return False
-
-
-def _varint(view: memoryview, position: int) -> tuple[int, int]:
-    """A protobuf varint, and the position behind it."""
-    number = 0
-    for shift, byte in enumerate(view[position : position + 10]):
-        number |= (byte & 127) << (7 * shift)
-        if byte < 128:
-            return number, position + shift + 1
-    return number, len(view)

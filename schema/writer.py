@@ -137,6 +137,10 @@ class _Contents:
             for constant in self._constants:
                 constant[1] = layout.SIDECAR if constant[1] == layout.WEIGHTS else constant[1]
         with _naming(self._name):
+            ranges = [
+                (self._symbol(name), smallest, layout.LARGEST_DIM if largest is None else largest)
+                for name, (smallest, largest) in model.ranges.items()
+            ]
             return emit(
                 [
                     layout.FORMAT_VERSION,
@@ -151,6 +155,7 @@ class _Contents:
                     [(removed.name, removed.by_pass, removed.keep_level) for removed in model.removed],
                     sidecar,
                     () if sidecar else self._checksum(),
+                    ranges,
                 ]
             )
 
@@ -210,10 +215,13 @@ class _Contents:
         if dim is None:
             return -1
         if isinstance(dim, str):
-            return -2 - self._symbols.setdefault(dim, len(self._symbols))
+            return -2 - self._symbol(dim)
         if dim < 0:
             raise ValueError(f"a dim is {dim}")
         return dim
+
+    def _symbol(self, name: str) -> int:
+        return self._symbols.setdefault(name, len(self._symbols))
 
     def _node(self, node: Node) -> list[Any]:
         return [node.name, node.op.name, node.inputs, node.outputs, attributes.encode(node.op, self._constant, self._subgraph)]

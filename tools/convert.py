@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mnnx.tools.feeds import DIM
+from mnnx.tools.feeds import each
 from mnnx.tools.main import Command
 
 if TYPE_CHECKING:
     from mnnx.converter.report import ConversionReport
+    from mnnx.schema.model import Range
     from mnnx.tools.verification import Verification
 
 LEVEL = click.option(
@@ -27,27 +29,41 @@ LEVEL = click.option(
     "round differently.",
 )
 _PICTURES = (".png", ".jpg", ".jpeg", ".gif", ".bmp", ".webp", ".pdf", ".svg", ".tif", ".tiff")
+#: Of an input: sizes, names, and None for what stays as it is.
+Shape = tuple["int | str | Range | None", ...]
 _STAGES = {"import": "reading the model", "optimize": "optimizing", "write": "writing the file", "done": "done"}
 
 
-def _input_shapes(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> dict[str, tuple[int | str | None, ...]]:
-    """Input name → shape, of texts that have one or more NAME:1x3x?x? with commas between them. A name may have colons."""
-    shapes: dict[str, tuple[int | str | None, ...]] = {}
+def _input_shapes(_context: click.Context, _option: click.Parameter, texts: Sequence[str]) -> dict[str, Shape]:
+    """Input name → shape, of texts that have one or more NAME:1x3x?x1..8 with commas between them. A name may have colons."""
+    shapes: dict[str, Shape] = {}
     for text in (part for given in texts for part in given.split(",")):
         name, found, sizes = text.rpartition(":")
         dims = tuple(_dim(size) for size in sizes.split("x")) if sizes else ()
         if not name or not found or "" in dims:
-            raise click.BadParameter(f"{text!r} isn't NAME:1x3x224x224, with ? for what stays open (NAME: for a scalar)")
+            raise click.BadParameter(f"{text!r} isn't NAME:1x3x224x224, with ? or 1..8 for what stays open (NAME: for a scalar)")
         if name in shapes:
             raise click.BadParameter(f"{name!r} is given twice")
         shapes[name] = dims
     return shapes
 
 
-def _dim(text: str) -> int | str | None:
+def _size(text: str) -> tuple[str, int | Range]:
+    """The name of a dim and its size or range, of NAME=4 or NAME=1..8."""
+    name, found, size = text.rpartition("=")
+    dim = _dim(size)
+    if not found or not isinstance(dim, int | tuple):
+        raise click.BadParameter(f"{text!r} isn't DIM=SIZE with a whole number, or a range as 1..8")
+    return name, dim
+
+
+def _dim(text: str) -> int | str | Range | None:
     text = text.strip()
     if text == "?":
         return None
+    if limits := re.fullmatch(r"(\d*)\.\.(\d*)", text):
+        smallest, largest = limits.groups()
+        return int(smallest or 0), int(largest) if largest else None
     if text.startswith("-"):
         raise click.BadParameter(f"{text} is no size of a dim; ? leaves it open")
     return int(text) if text.isdecimal() else text
@@ -76,9 +92,11 @@ def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) 
     multiple=True,
     callback=_input_shapes,
     metavar="NAME:1x3x224x224",
-    help="Fix the shape of an input; ? leaves a dim open. What follows from it is computed now.",
+    help="Fix the shape of an input; ? leaves a dim open, 1..8 within these limits. What follows from it is computed now.",
 )
-@DIM
+@click.option(
+    "--dim", "sizes", multiple=True, callback=each(_size), metavar="DIM=SIZE", help="The size of a named dim, or its limits: 1..8."
+)
 @click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
 @click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
 @click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
@@ -105,8 +123,8 @@ def command(
     level: int,
     weights: str | None,
     fp16: bool,
-    input_shapes: dict[str, tuple[int | str | None, ...]],
-    sizes: list[tuple[str, int]],
+    input_shapes: dict[str, Shape],
+    sizes: list[tuple[str, int | Range]],
     disable_passes: tuple[str, ...],
     dump_passes: str | None,
     explain: str | None,
@@ -152,21 +170,25 @@ def command(
 
 
 def _verified(source: str, target: str, report: ConversionReport, weights: str, options: dict[str, Any]) -> Verification:
-    """What comparing the target with references gives; raises InputError where an input has an open dim other than its batch."""
+    """What comparing the target with references gives, for the smallest sizes of dims that have a range.
+
+    Raises InputError where an input has another open dim beside its batch.
+    """
     from mnnx.errors import InputError
     from mnnx.tools.comparison import Bounds
     from mnnx.tools.feeds import FeedOptions
     from mnnx.tools.verification import Verifier
 
+    sizes = {name: max(1, smallest) for name, (smallest, _) in report.ranges.items()}
     for name, dims in report.dynamic_dims.items():
-        if not all(isinstance(dim, int) for dim in dims[1:]):
+        if not all(isinstance(dim, int) or dim in sizes for dim in dims[1:]):
             raise InputError(
                 f"{target} is written, but not verified: the input {name!r} has open dims. Give their sizes: "
                 f"mnnx verify {shlex.quote(source)} --shape {name}={','.join('SIZE' if not isinstance(d, int) else str(d) for d in dims)}"
             )
     bounds = {"float32": Bounds(), "float16": Bounds(rtol=1e-2), "bfloat16": Bounds(rtol=5e-2)}[weights]
     changed = {key: value for key, value in (options | {"weights": "" if weights == "float32" else weights}).items() if value}
-    return Verifier(source, report.level, bounds, options=changed).verify(Path(target), FeedOptions({}, {}, {}, 0, {}))
+    return Verifier(source, report.level, bounds, options=changed).verify(Path(target), FeedOptions({}, {}, sizes, 0, {}))
 
 
 @contextmanager
@@ -195,6 +217,7 @@ def as_dict(report: ConversionReport) -> dict[str, Any]:
         "op_counts_after": dict(sorted(report.ops_after.items())),
         "passes": [{"name": p.name, "counts": p.counts, "seconds": p.seconds} for p in report.passes],
         "dynamic_dims": report.dynamic_dims,
+        "ranges": report.ranges,
         "source_bytes": report.source_bytes,
         "target_bytes": report.target_bytes,
         "seconds": report.seconds,

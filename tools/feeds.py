@@ -18,7 +18,7 @@ from mnnx.errors import InputError, LimitExceeded, MnnxError
 if TYPE_CHECKING:
     import numpy as np
 
-    from mnnx.interpreter.tensor import Tensor
+    from mnnx.interpreter.tensor import SessionTensor
 
 _WORDS = ("alpha", "beta", "gamma", "delta", "one", "two", "three", "Ünïcode")
 
@@ -62,7 +62,7 @@ def _with_options(function: Callable[..., Any], options: list[Callable[..., Any]
 
 
 def make_feed(
-    inputs: Mapping[str, Tensor], options: FeedOptions, resize: Callable[[dict[str, tuple[int, ...]]], None] | None = None
+    inputs: Mapping[str, SessionTensor], options: FeedOptions, resize: Callable[[dict[str, tuple[int, ...]]], None] | None = None
 ) -> dict[str, Any]:
     """A value for every input of a session.
 
@@ -99,7 +99,7 @@ def make_feed(
 
 
 @contextmanager
-def telling_of_random_values(inputs: Mapping[str, Tensor], options: FeedOptions) -> Iterator[None]:
+def telling_of_random_values(inputs: Mapping[str, SessionTensor], options: FeedOptions) -> Iterator[None]:
     """Where an op fails, its error also says which inputs had random values, for these may be why."""
     try:
         yield
@@ -111,7 +111,7 @@ def telling_of_random_values(inputs: Mapping[str, Tensor], options: FeedOptions)
         raise type(error)(f"{error}. These inputs had random values: {names}; give real ones with -i NAME=FILE") from error
 
 
-def fixed_shapes(inputs: Mapping[str, Tensor], options: FeedOptions) -> dict[str, tuple[int, ...]] | None:
+def fixed_shapes(inputs: Mapping[str, SessionTensor], options: FeedOptions) -> dict[str, tuple[int, ...]] | None:
     """The shapes of all inputs, as far as --shape and --dim settle them; None where one is open or isn't a tensor."""
     _check_names(inputs, options)
     shapes = {name: _fixed_shape(tensor, options) if tensor.kind == "tensor" else None for name, tensor in inputs.items()}
@@ -151,7 +151,7 @@ def _uniform(shape: tuple[int, ...], dtype: np.dtype, rng: np.random.Generator) 
     return values
 
 
-def _check_size(tensor: Tensor, shape: tuple[int, ...]) -> None:
+def _check_size(tensor: SessionTensor, shape: tuple[int, ...]) -> None:
     from mnnx.interpreter.config import Limits
 
     limit, nbytes = Limits().tensor_bytes, math.prod(shape) * (tensor.dtype.itemsize if tensor.dtype is not None else 4)
@@ -162,25 +162,25 @@ def _check_size(tensor: Tensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def _fixed_shape(tensor: Tensor, options: FeedOptions) -> tuple[int, ...] | None:
+def _fixed_shape(tensor: SessionTensor, options: FeedOptions) -> tuple[int, ...] | None:
     if tensor.name in options.shapes:
         return options.shapes[tensor.name]
     if tensor.dims is None:
         return None
     shape = [dim if isinstance(dim, int) else options.sizes.get(dim) for dim in tensor.dims]
     if shape and shape[0] is None:
-        shape[0] = 1  # the batch
+        shape[0] = max(1, tensor.ranges.get(tensor.dims[0], (1, None))[0])  # the batch
     return None if None in shape else tuple(shape)
 
 
-def _open_message(tensors: Sequence[Tensor], options: FeedOptions) -> str:
+def _open_message(tensors: Sequence[SessionTensor], options: FeedOptions) -> str:
     from mnnx.schema.model import dims_text
 
     found = ", ".join(f"{t.name!r} {dims_text(t.dims)}" for t in tensors)
     return f"these inputs have open dims: {found}. Give their sizes: {_command_line(tensors, options)} (or by name: --dim DIM=SIZE)"
 
 
-def _command_line(tensors: Sequence[Tensor], options: FeedOptions) -> str:
+def _command_line(tensors: Sequence[SessionTensor], options: FeedOptions) -> str:
     """The present command with a --shape for each of these inputs, to be filled in."""
     context = click.get_current_context(silent=True)
     words = ["mnnx run", "MODEL"] if context is None else [context.command_path, shlex.quote(context.params.get("model", "MODEL"))]
@@ -199,7 +199,7 @@ def _commas(sizes: Sequence[Any]) -> str:
     return ",".join(map(str, sizes))
 
 
-def _check_names(inputs: Mapping[str, Tensor], options: FeedOptions) -> None:
+def _check_names(inputs: Mapping[str, SessionTensor], options: FeedOptions) -> None:
     from mnnx.schema.model import dims_text
 
     for name in options.shapes:
@@ -217,11 +217,11 @@ def _check_names(inputs: Mapping[str, Tensor], options: FeedOptions) -> None:
             raise InputError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(known))) or 'none'}")
 
 
-def _unknown(name: str, inputs: Mapping[str, Tensor]) -> InputError:
+def _unknown(name: str, inputs: Mapping[str, SessionTensor]) -> InputError:
     return InputError(f"the model has no input {name!r}; its inputs are {', '.join(map(repr, inputs)) or 'none'}")
 
 
-def _given(inputs: Mapping[str, Tensor], values: Mapping[str, str]) -> dict[str, Any]:
+def _given(inputs: Mapping[str, SessionTensor], values: Mapping[str, str]) -> dict[str, Any]:
     """Input name → file or JSON text, or an array of an .npz file given without a name."""
     found: dict[str, Any] = {name: text for name, text in values.items() if name}
     if "" in values:
@@ -241,7 +241,7 @@ def _given(inputs: Mapping[str, Tensor], values: Mapping[str, str]) -> dict[str,
     return found
 
 
-def _read(tensor: Tensor, value: Any, options: FeedOptions) -> Any:
+def _read(tensor: SessionTensor, value: Any, options: FeedOptions) -> Any:
     if not isinstance(value, str):
         return _as_stored(value, tensor)
     path = Path(value)
@@ -261,7 +261,7 @@ def _read(tensor: Tensor, value: Any, options: FeedOptions) -> Any:
     return parse(value, tensor.name, tensor.dtype)
 
 
-def _as_stored(array: np.ndarray, tensor: Tensor) -> np.ndarray:
+def _as_stored(array: np.ndarray, tensor: SessionTensor) -> np.ndarray:
     """.npy files can't hold bfloat16 and its kin: these are read from any type. Nothing else is cast."""
     small = tensor.dtype is not None and tensor.dtype.isbuiltin != 1
     return array.astype(tensor.dtype) if small and array.dtype != tensor.dtype else array
@@ -283,7 +283,7 @@ def _load(path: Path) -> Any:
         raise InputError(f"{path} can't be read as NumPy arrays: {str(error) or type(error).__name__}") from error
 
 
-def _each(parse: Callable[[str], tuple[str, Any]]) -> Callable[..., list[tuple[str, Any]]]:
+def each(parse: Callable[[str], tuple[str, Any]]) -> Callable[..., list[tuple[str, Any]]]:
     """The callback of an option that can be given several times, but for one name only once."""
 
     def parsed(_context: click.Context, _parameter: click.Parameter, texts: Sequence[str]) -> list[tuple[str, Any]]:
@@ -337,14 +337,14 @@ _INPUT = click.option(
     "--input",
     "values",
     multiple=True,
-    callback=_each(_assignment),
+    callback=each(_assignment),
     metavar="NAME=FILE",
     help="A .npy or .npz file, a picture, or a JSON value for an input. NAME= may be left out for a model with one input, and for an .npz "
     "that holds arrays by input name. Inputs without a value get random ones.",
 )
-DIM = click.option("--dim", "sizes", multiple=True, callback=_each(_size), metavar="DIM=SIZE", help="The size of a named dim.")
+DIM = click.option("--dim", "sizes", multiple=True, callback=each(_size), metavar="DIM=SIZE", help="The size of a named dim.")
 _SHAPES = [
-    click.option("--shape", "shapes", multiple=True, callback=_each(_shape), metavar="NAME=1,3,224,224", help="The shape of an input."),
+    click.option("--shape", "shapes", multiple=True, callback=each(_shape), metavar="NAME=1,3,224,224", help="The shape of an input."),
     DIM,
 ]
 _SEED = click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Seed of the random values.")

@@ -77,6 +77,7 @@ def describe(model: Model) -> dict[str, Any]:
         "metadata": model.metadata,
         "inputs": [_value(main.values[i]) for i in main.inputs],
         "outputs": [_value(main.values[i]) for i in main.outputs],
+        "ranges": model.ranges,
         "ops": dict(Counter(node.op.name for graph in model.graphs for node in graph.nodes).most_common()),
         "subgraphs": len(model.graphs) - 1,
         "parameters": sum(array.size for array in weights),
@@ -128,7 +129,7 @@ def _nodes(graph: Graph) -> list[dict[str, Any]]:
 
 
 def _print(report: dict[str, Any]) -> None:
-    from mnnx.schema.model import dims_text
+    from mnnx.schema.model import dims_text, range_text
     from mnnx.tools import tables
 
     weights = ", ".join(f"{name} {tables.size(n)}" for name, n in report["weight_bytes_by_dtype"].items())
@@ -137,6 +138,7 @@ def _print(report: dict[str, Any]) -> None:
         ("model", report["model"]),
         ("producer", report["producer"]),
         ("source opset", report["opset"]),
+        *((f"dim {name}", range_text(*limits)) for name, limits in report["ranges"].items()),
         *((f"metadata {key}", _short(text)) for key, text in report["metadata"].items()),
         ("ops", f"{sum(report['ops'].values())}" + (f" in the model and {report['subgraphs']} subgraphs" if report["subgraphs"] else "")),
         ("weights", f"{report['parameters']:,} parameters, {tables.size(report['weight_bytes'])} ({weights})" if weights else "none"),

@@ -942,6 +942,66 @@ def MetadataEnd(builder):
 
 
 
+class DimRange(object):
+    __slots__ = ['_tab']
+
+    @classmethod
+    def GetRootAs(cls, buf, offset=0):
+        n = flatbuffers.encode.Get(flatbuffers.packer.uoffset, buf, offset)
+        x = DimRange()
+        x.Init(buf, n + offset)
+        return x
+
+    @classmethod
+    def GetRootAsDimRange(cls, buf, offset=0):
+        """This method is deprecated. Please switch to GetRootAs."""
+        return cls.GetRootAs(buf, offset)
+    @classmethod
+    def DimRangeBufferHasIdentifier(cls, buf, offset, size_prefixed=False):
+        return flatbuffers.util.BufferHasIdentifier(buf, offset, b"\x4D\x4E\x4E\x58", size_prefixed=size_prefixed)
+
+    # DimRange
+    def Init(self, buf, pos):
+        self._tab = flatbuffers.table.Table(buf, pos)
+
+    # DimRange
+    def Symbol(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(4))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int32Flags, o + self._tab.Pos)
+        return 0
+
+    # DimRange
+    def Smallest(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(6))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 0
+
+    # DimRange
+    def Largest(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(8))
+        if o != 0:
+            return self._tab.Get(flatbuffers.number_types.Int64Flags, o + self._tab.Pos)
+        return 9223372036854775807
+
+def DimRangeStart(builder):
+    builder.StartObject(3)
+
+def DimRangeAddSymbol(builder, symbol):
+    builder.PrependInt32Slot(0, symbol, 0)
+
+def DimRangeAddSmallest(builder, smallest):
+    builder.PrependInt64Slot(1, smallest, 0)
+
+def DimRangeAddLargest(builder, largest):
+    builder.PrependInt64Slot(2, largest, 9223372036854775807)
+
+def DimRangeEnd(builder):
+    return builder.EndObject()
+
+
+
 class Sidecar(object):
     __slots__ = ['_tab']
 
@@ -1235,8 +1295,32 @@ class Model(object):
         o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(26))
         return o == 0
 
+    # Model
+    def Ranges(self, j):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            x = self._tab.Vector(o)
+            x += flatbuffers.number_types.UOffsetTFlags.py_type(j) * 4
+            x = self._tab.Indirect(x)
+            obj = DimRange()
+            obj.Init(self._tab.Bytes, x)
+            return obj
+        return None
+
+    # Model
+    def RangesLength(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        if o != 0:
+            return self._tab.VectorLen(o)
+        return 0
+
+    # Model
+    def RangesIsNone(self):
+        o = flatbuffers.number_types.UOffsetTFlags.py_type(self._tab.Offset(28))
+        return o == 0
+
 def ModelStart(builder):
-    builder.StartObject(12)
+    builder.StartObject(13)
 
 def ModelAddFormatVersion(builder, formatVersion):
     builder.PrependUint32Slot(0, formatVersion, 0)
@@ -1291,6 +1375,12 @@ def ModelAddWeightsSha256(builder, weightsSha256):
 
 def ModelStartWeightsSha256Vector(builder, numElems):
     return builder.StartVector(1, numElems, 1)
+
+def ModelAddRanges(builder, ranges):
+    builder.PrependUOffsetTRelativeSlot(12, flatbuffers.number_types.UOffsetTFlags.py_type(ranges), 0)
+
+def ModelStartRangesVector(builder, numElems):
+    return builder.StartVector(4, numElems, 4)
 
 def ModelEnd(builder):
     return builder.EndObject()

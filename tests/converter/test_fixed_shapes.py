@@ -88,6 +88,14 @@ def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(option
         ({"dims": {"N": 2**70}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, not 1180591620717411303424"),
         ({"input_shapes": {"x": ("-5", 3, 8, 8)}}, "a dim of the input 'x' must be a whole number .*, not '-5'"),
         ({"dims": ["N"]}, "dims must be a dict"),
+        ({"dims": {"N": (1, 2, 3)}}, r"the dim 'N' must be a size or a range \(smallest, largest\), not \(1, 2, 3\)"),
+        ({"dims": {"N": (8, 1)}}, r"the range of the dim 'N' is empty: 8\.\.1"),
+        ({"dims": {"N": (-1, 8)}}, "the smallest size of the dim 'N' must be a whole number"),
+        ({"dims": {"N": (1, 8.5)}}, "the largest size of the dim 'N' must be a whole number"),
+        ({"dims": {"batch": (1, 8)}}, "no input has a dim 'batch'"),
+        ({"dims": {"N": (1, 8)}, "input_shapes": {"x": (2, 3, 8, 8)}}, r"the dim 'N' is fixed at 2, and can't have the range 1\.\.8"),
+        ({"input_shapes": {"x": (1, (3, 4), 8, 8)}}, r"dim 1 of the input 'x' .* is fixed at 3, and can't have the range 3\.\.4"),
+        ({"input_shapes": {"x": ((1, 8), 3, 8, 8), "z": ((1, 4), 5)}}, r"'z' \[N, 5\] can't have two ranges, 1\.\.8 and 1\.\.4"),
         ({"input_shapes": {"x": "1x3x8x8"}}, "must be a list of sizes"),
         ({"input_shapes": {"x": (1, 3, 8, -2)}}, r"a dim of the input 'x' must be a whole number from 1 to 2\*\*63 - 1, not -2"),
     ],
@@ -96,6 +104,58 @@ def test_what_doesnt_fit_the_model_is_an_error(options: dict, message: str, tmp_
     with pytest.raises(mnnx.ConversionError, match=message):
         mnnx.convert(onnx.parser.parse_model(TWO_INPUTS), tmp_path / "m.mnnx", **options)
     assert not (tmp_path / "m.mnnx").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "ranges"),
+    [
+        ({"dims": {"N": (1, 8)}}, {"N": (1, 8)}),
+        ({"dims": {"N": (0, None), "K": 5}}, {"N": (0, None)}),
+        ({"input_shapes": {"x": ((1, 8), 3, None, (np.int64(16), 32))}}, {"N": (1, 8), "W": (16, 32)}),
+        ({"input_shapes": {"x": ((1, 8), 3, "?", "?"), "z": ((1, 8), 4)}}, {"N": (1, 8)}),
+        ({"input_shapes": {"x": ("batch", 3, "S", "S")}, "dims": {"batch": (1, 4), "S": (7, 7)}}, {"batch": (1, 4), "S": (7, 7)}),
+    ],
+)
+def test_ranges_belong_to_names(options: dict, ranges: dict, tmp_path: Path) -> None:
+    report = mnnx.convert(onnx.parser.parse_model(TWO_INPUTS), tmp_path / "m.mnnx", **options)
+    assert report.ranges == mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.ranges == ranges
+
+
+def test_sessions_take_no_size_out_of_its_range(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(TWO_INPUTS)
+    mnnx.convert(model, tmp_path / "m.mnnx", dims={"N": (2, 4), "H": (1, None)})
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+
+    def feed(batch: int, height: int = 5) -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(batch)
+        shapes = {"x": (batch, 3, height, 6), "z": (batch, 7), "fixed": (2,)}
+        return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
+
+    for batch in (2, 3, 4):
+        np.testing.assert_array_equal(session.run(feed(batch))["y"], ReferenceEvaluator(model).run(["y"], feed(batch))[0])
+    for batch in (0, 1, 5):
+        message = rf"'x' wants the shape \[N, 3, H, W\], got \[{batch}, 3, 5, 6\]: N must be in 2\.\.4"
+        with pytest.raises(mnnx.InputError, match=message):
+            session.run(feed(batch))
+        with pytest.raises(mnnx.InputError, match=message):
+            session.resize({"x": (batch, 3, 5, 6)})
+    with pytest.raises(mnnx.InputError, match=r"H must be in 1\.\.$"):
+        session.run(feed(3, height=0))
+
+
+def test_a_range_names_its_dim(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 20]> agraph (float[3, N] x) => (float[3, N] y) { y = Exp(x) }')
+    model.graph.input[0].type.tensor_type.shape.dim[1].Clear()
+    model.graph.output[0].type.tensor_type.shape.dim[1].Clear()
+    mnnx.convert(model, tmp_path / "m.mnnx", input_shapes={"x": (3, (1, 4))})
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+    assert (session.inputs["x"].dims, session.inputs["x"].ranges) == ((3, "x.1"), {"x.1": (1, 4)})
+
+
+def test_a_part_keeps_the_ranges_of_its_inputs(tmp_path: Path) -> None:
+    mnnx.convert(onnx.parser.parse_model(TWO_INPUTS), tmp_path / "m.mnnx", dims={"N": (1, 8), "H": (1, 64)}, level=0)
+    mnnx.extract(tmp_path / "m.mnnx", tmp_path / "part.mnnx", inputs=["z"], outputs=["same"])
+    assert mnnx.Interpreter.from_file(tmp_path / "part.mnnx").model.ranges == {"N": (1, 8)}
 
 
 def test_a_sequence_has_no_shape_to_fix(tmp_path: Path) -> None:

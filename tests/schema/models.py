@@ -105,14 +105,15 @@ def random_model(seed: int) -> Model:
     rng = random.Random(seed)
     metadata = {f"key {i}": "value" * i for i in range(rng.randrange(3))}
     removed = [RemovedValue(f"old {i}", "fuse", i) for i in range(rng.randrange(3))]
-    return Model([random_graph(rng)], "tests", rng.randrange(1, 30), metadata, removed)
+    ranges = {f"dim {i}": (i, rng.choice((i, i + 7, 2**62, None))) for i in range(rng.randrange(3))}
+    return Model([random_graph(rng)], "tests", rng.randrange(1, 30), metadata, removed, ranges=ranges)
 
 
 def plain(thing: Any) -> Any:
     """What a model (or graph, value, op, array …) says, as something that compares by value."""
     if isinstance(thing, Model):
         removed = [(value.name, value.by_pass, value.keep_level) for value in thing.removed]
-        return plain(thing.graphs[0]), thing.producer, thing.opset, thing.metadata, removed
+        return plain(thing.graphs[0]), thing.producer, thing.opset, thing.metadata, removed, thing.ranges
     if isinstance(thing, Graph):
         return thing.name, plain(thing.values), tuple(thing.inputs), tuple(thing.outputs), plain(thing.nodes)
     if isinstance(thing, Value):

@@ -77,6 +77,12 @@ def test_every_bit_of_the_structure_may_flip():
             data[place] ^= 1 << bit
 
 
+@pytest.mark.parametrize(("smallest", "largest"), [(-1, 4), (5, 4), (-5, -4)])
+def test_a_range_has_its_limits_in_order(smallest, largest):
+    model = Model([chain(OPS["LeakyRelu"](alpha=0.5))], ranges={"N": (smallest, largest)})
+    assert f"the dim 'N' can't have the range {smallest}..{largest}" in refuse(encode(model))
+
+
 @pytest.mark.parametrize("value", [0, 1, 3, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
 def test_every_word_may_be_anything(value):
     data = bytearray(SMALL)

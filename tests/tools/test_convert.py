@@ -186,6 +186,22 @@ def test_shapes_are_fixed(mnnx_command, classifier: Path) -> None:
     assert mnnx.Interpreter.from_file(target).create_session().inputs["image"].shape == (2, 3, 8, 8)
 
 
+def test_ranges_are_limits(mnnx_command, saved) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[N, S, C] x) => (float[N, S, C] z) { z = Exp(x) }')
+    target = source.with_suffix(".mnnx")
+    result = mnnx_command("convert", source, target, "--input-shape", "x:2..8x..7x3", "--dim", "S=..7", "--verify", "--json")
+    report = json.loads(result.stdout)
+    assert report["ranges"] == {"N": [2, 8], "S": [0, 7]}
+    assert report["verification"]["equal"]
+    text = mnnx_command("convert", source, target, "--dim", "N=2..8", "--dim", "C=3").stdout
+    assert "\ndim N    2..8\n" in text
+    assert json.loads(mnnx_command("inspect", target, "--json").stdout)["ranges"] == {"N": [2, 8]}
+    assert "2..8" in mnnx_command("inspect", target).stdout
+    assert mnnx_command("run", target, "--dim", "S=4").exit_code == 0  # a batch of 2
+    refused = mnnx_command("run", target, "--dim", "S=4", "--dim", "N=9")
+    assert (refused.exit_code, "N must be in 2..8" in refused.stderr) == (1, True)
+
+
 def test_several_shapes_stand_with_commas_between_them_and_names_may_have_colons(mnnx_command, saved) -> None:
     source = saved(
         """<ir_version: 8, opset_import: ["": 17]>

@@ -26,6 +26,7 @@ from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
+from mnnx.schema.model import Range
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.shape import Identity
 
@@ -41,6 +42,7 @@ class ImportedModel:
     opset: int
     metadata: dict[str, str]
     external_bytes: int  # of weights that lie in other files
+    ranges: dict[str, Range]  # of dims' names
 
 
 @dataclass
@@ -74,8 +76,7 @@ def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes
         if source is model:
             model = onnx.ModelProto()
             model.CopyFrom(source)
-        if fixed:
-            input_shapes.fix(model, fixed)
+        ranges = input_shapes.fix(model, fixed) if fixed else {}
         graph = _GraphImport(session, with_inferred_types(model).graph, opsets, None).run()
     except (MnnxError, MemoryError):
         raise
@@ -85,7 +86,8 @@ def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes
         raise ConversionError(f"the model is broken: {type(error).__name__}: {error}") from error
     if session.unsupported:
         raise UnsupportedOperator(_unsupported_message(session.unsupported))
-    return ImportedModel(graph, opsets.get("", 0), {p.key: p.value for p in model.metadata_props}, session.external_bytes)
+    metadata = {p.key: p.value for p in model.metadata_props}
+    return ImportedModel(graph, opsets.get("", 0), metadata, session.external_bytes, ranges)
 
 
 def _load(source: Any) -> tuple[onnx.ModelProto, str]:

@@ -7,13 +7,14 @@ import onnx
 from mnnx.converter.fixed_shapes import FixedShapes, Shape
 from mnnx.converter.frontends.onnx.soundness import graphs
 from mnnx.errors import ConversionError
-from mnnx.schema.model import Dim
+from mnnx.schema.model import Dim, Range
 
 
-def fix(model: onnx.ModelProto, fixed: FixedShapes) -> None:
-    """Changes the model's declared types. A dim's name stands for one size in all graphs of a model (ONNX IR, "Static tensor shapes").
+def fix(model: onnx.ModelProto, fixed: FixedShapes) -> dict[str, Range]:
+    """Changes the model's declared types; gives the ranges of the names of dims that stay open.
 
-    Raises ConversionError where `fixed` doesn't fit the inputs.
+    A dim's name stands for one size in all graphs of a model (ONNX IR, "Static tensor shapes"). Raises ConversionError where `fixed`
+    doesn't fit the inputs.
     """
     weights = {tensor.name for tensor in model.graph.initializer}
     inputs = {info.name: info.type for info in model.graph.input if info.name not in weights}
@@ -22,15 +23,16 @@ def fix(model: onnx.ModelProto, fixed: FixedShapes) -> None:
             kind = (inputs[name].WhichOneof("value") or "value without a type").removesuffix("_type")
             raise ConversionError(f"the input {name!r} is a {kind}, which has no shape")
     tensors = {name: proto.tensor_type for name, proto in inputs.items() if proto.HasField("tensor_type")}
-    shapes, renamed = fixed.settle({name: _shape(tensor) for name, tensor in tensors.items()})
+    settled = fixed.settle({name: _shape(tensor) for name, tensor in tensors.items()})
     for graph in graphs(model.graph):
         for info in [*graph.input, *graph.output, *graph.value_info]:
             for dim in info.type.tensor_type.shape.dim:
-                if dim.dim_param in renamed:
-                    _set_dim(dim, renamed[dim.dim_param])
-    for name, shape in shapes.items():
+                if dim.dim_param in settled.renamed:
+                    _set_dim(dim, settled.renamed[dim.dim_param])
+    for name, shape in settled.shapes.items():
         if shape is not None:
             _set_shape(tensors[name], shape)
+    return settled.ranges
 
 
 def _shape(tensor: onnx.TypeProto.Tensor) -> Shape | None:
