@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -145,7 +146,6 @@ def command(
         raise click.UsageError(f"--fp16 and --weights {weights} contradict each other")
     weights = "float16" if fp16 else weights or "float32"
     import mnnx
-    from mnnx.tools.tables import print_json
 
     options = {"input_shapes": input_shapes, "dims": dict(sizes), "disable_passes": disable_passes}
     watching = {"dump_passes": dump_passes, "explain": explain}
@@ -153,6 +153,8 @@ def command(
         report = mnnx.convert(source, target, level=level, weights=weights, **options, **watching, progress=say)
     verification = _verified(source, target, report, weights, options) if is_verified else None
     if as_json:
+        from mnnx.tools.tables import print_json
+
         print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
     elif not quiet:
         if verbose and (details := report.details()):
@@ -194,13 +196,15 @@ def _verified(source: str, target: str, report: ConversionReport, weights: str, 
 @contextmanager
 def progress(hidden: bool = False) -> Iterator[Callable[[str, float], None]]:
     """A progress bar on stderr while a conversion runs, where that is a terminal; gives the `progress` argument of `mnnx.convert`."""
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    if hidden or not sys.stderr.isatty():
+        yield lambda stage, fraction: None
+        return
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn  # a seventh of a small model's conversion
 
     from mnnx.tools.tables import console
 
-    screen = console(stderr=True)
     columns = (TextColumn("{task.description:<18}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=screen, transient=True, disable=hidden or not screen.is_terminal) as bar:
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda stage, fraction: bar.update(task, description=_STAGES.get(stage, stage), completed=fraction)
 
