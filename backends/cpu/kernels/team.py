@@ -17,7 +17,8 @@ Layouts (int64 words; `backends/cpu/team.py`, `stretch.py` and `program.py` writ
     team      one block of kernels/stalls.py's size per thread.
               The caller's: the job, which is its sequence number (odd while it is written), program, counters, units, run, stop; whether
               the caller is to make room for another one; 64 bytes further the last completed run, the last started run.
-              A worker's: its semaphore; 64 bytes further whether it sleeps, whether it is busy, and what kernels/stalls.py says
+              A worker's: its semaphore; 64 bytes further whether it sleeps, how often it has begun and ended to look at a job (odd: it
+              looks at one), and what kernels/stalls.py says
 """
 
 from numba import types
@@ -248,10 +249,11 @@ def make_repeat():
 def make_worker():
     def worker(team, thread, threads):
         """What a worker thread does until the team stops."""
-        block, seen = team + BLOCK * thread, 0
+        block, seen, looks = team + BLOCK * thread, 0, 0
         while True:
             await_job(team, block, seen)
-            atomic_store(block + 72, 1)
+            looks += 2
+            atomic_store(block + 72, looks - 1)
             while True:
                 seen = atomic_load(team)
                 program, counters = atomic_load(team + 8), atomic_load(team + 16)
@@ -262,7 +264,7 @@ def make_worker():
             if run > atomic_load(team + 64):
                 walk(team, program, counters, units, run, thread, threads)
                 settle(block)
-            atomic_store(block + 72, 0)
+            atomic_store(block + 72, looks)
             if atomic_load(team + 40) != 0:
                 return
 
@@ -272,14 +274,18 @@ def make_worker():
 @kernel_factory("team.quiesce")
 def make_quiesce():
     def quiesce(team, stop, threads):
-        """Returns when each worker has been seen to look at no program: at none that was complete before. With `stop`, workers return."""
+        """Returns when no worker looks at a program that was complete before. With `stop`, workers return.
+
+        A worker that has gone on to a later job doesn't keep it waiting: other callers may run one job after the other.
+        """
         if stop != 0:
             atomic_store(team + 40, 1)
             publish(team, 0, 0, 0, 0)
             wake(team, threads)
         for thread in range(1, threads):
-            spins = 0
-            while atomic_load(team + BLOCK * thread + 72) != 0:
+            looks = team + BLOCK * thread + 72
+            before, spins = atomic_load(looks), 0
+            while before & 1 != 0 and atomic_load(looks) == before:
                 pause()
                 spins += 1
                 if spins > _UNIT_SPINS:

@@ -10,14 +10,15 @@ import threading
 import numpy as np
 import pytest
 
-from mnnx.backends.cpu.arguments import arguments
+from mnnx.backends.cpu.arguments import address_of, aligned, arguments
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.program import CpuCommandList
-from mnnx.backends.cpu.team import Team
+from mnnx.backends.cpu.team import Team, native
 from mnnx.errors import BackendError
 
 COUNT = kernel("selfcheck.count")
 CHECK = kernel("selfcheck.follow")
+BLOCK, LOOKS = 384 // 8, 72 // 8  # in words: a thread's memory, and in it how often it has begun and ended to look at a job
 
 
 def test_selfchecks_see_a_unit_that_runs_too_early():
@@ -213,6 +214,20 @@ def test_threads_that_cant_be_started_are_an_error_that_leaves_none(monkeypatch)
     team.release()
 
 
+def test_quiesce_waits_for_the_end_of_a_look_but_not_for_an_idle_worker():
+    """Where other sessions run one job after the other, nobody may ever see a worker without one."""
+    memory = aligned(2 * 8 * BLOCK)
+    looks = memory.view(np.int64)[BLOCK + LOOKS :]
+    looks[0] = 5
+    waiting = threading.Thread(target=native("team.quiesce"), args=(address_of(memory), 0, 2), daemon=True)
+    waiting.start()
+    waiting.join(0.1)
+    assert waiting.is_alive()
+    looks[0] = 7
+    waiting.join(20)
+    assert not waiting.is_alive()
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_waits_for_no_worker_of_its_parent():
     team = Team(2)
@@ -221,7 +236,7 @@ def test_a_forked_child_waits_for_no_worker_of_its_parent():
     child = os.fork()
     if child == 0:
         signal.alarm(20)
-        team._memory.view(np.int64)[(128 + 72) // 8] = 1  # as if the worker had been busy at the fork
+        team._memory.view(np.int64)[BLOCK + LOOKS] |= 1  # as if the worker had been busy at the fork
         team._finalizer()
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0
