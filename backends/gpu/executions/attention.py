@@ -17,6 +17,7 @@ from mnnx.backends.gpu.executions.product import Product, Right, in_place, packe
 from mnnx.backends.gpu.executions.raster import RasterExecution
 from mnnx.backends.gpu.executions.rows import Rows
 from mnnx.backends.gpu.kernel import Kernel, kernel
+from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding, illegal_key_counts
@@ -125,24 +126,13 @@ class AttentionExecution(GpuExecution):
         return Rows.of(self.backend.block_width, rows, self.problem.k.columns, 1)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return 0 if self.empty else sum(map(self._aligned, self.parts))
-
-    def _aligned(self, nbytes: int) -> int:
-        return -(-nbytes // self.backend.alignment) * self.backend.alignment
-
-    def _pieces(self, scratch: DeviceTensor) -> list[DeviceTensor | None]:
-        pieces, offset = [], scratch.offset
-        for nbytes in self.parts:
-            spec = Spec(np.dtype(np.uint8), (nbytes,))
-            pieces.append(DeviceTensor(scratch.name, spec, self.backend, scratch.memory, offset) if nbytes else None)
-            offset += self._aligned(nbytes)
-        return pieces
+        return 0 if self.empty else bytes_of(self.backend, self.parts)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if self.empty:
             return
         p, count = self.problem, math.prod(self.batch)
-        scores, k_place, v_place, mask_place, *_ = self._pieces(scratch)
+        scores, k_place, v_place, mask_place, *_ = cut(scratch, self.parts)
         k = right_of(self.backend, p.k, inputs[1], k_place, self.batch)
         v = right_of(self.backend, p.v, inputs[2], v_place, self.batch)
         for row in range(0, p.q.rows, self.part_rows):
@@ -251,7 +241,7 @@ class CachedAttentionExecution(AttentionExecution):
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         q, *new = inputs[:3]
         past, wanted = (*inputs, None, None, None)[4:6], (*outputs, None, None)[1:3]
-        places = [None, None] if self.empty else self._pieces(scratch)[4:]
+        places = [None, None] if self.empty else cut(scratch, self.parts)[4:]
         present = []
         for one, before, spec, place, result in zip(new, past, self.present, places, wanted, strict=True):
             target = place.reshaped(spec) if result is None and place is not None else result

@@ -36,7 +36,7 @@ class DynamicLSTMExecution(RecurrentExecution):
     def __init__(self, op: DynamicQuantizeLSTM, backend, inputs: Specs):
         x, _, r = inputs[:3]
         super().__init__(op, backend, x, r.shape[1])
-        self.parts = (*self.parts, 8 * GROUPS, 4, 1, x.size, x.size * self.item_bytes)
+        self.parts = (*self.parts, 8 * GROUPS, 4, 1, max(1, x.size), max(1, x.size) * self.item_bytes)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return max(super().loop_steps(inputs, outputs), steps_of_range(inputs[0].size))

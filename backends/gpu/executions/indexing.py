@@ -14,6 +14,7 @@ from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.rows import Rows, around, items
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
+from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.dtypes import STRING
 from mnnx.schema.ops.base import Op, Spec
@@ -333,23 +334,19 @@ class TopKExecution(GpuExecution):
         return [places, 0 if outputs[0] is not None else 4 * size, 0 if outputs[1] is not None else 8 * size]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return sum(-(-nbytes // self.backend.alignment) * self.backend.alignment for nbytes in self._pieces(outputs))
+        return bytes_of(self.backend, self._pieces(outputs))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, top, backend = inputs[0], self.top, self.backend
         if top.rows * top.k == 0:
             return
-        pieces, offset = [], 0
-        for nbytes in self._pieces(outputs):
-            spec = Spec(np.dtype(np.uint8), (nbytes,))
-            pieces.append(DeviceTensor("", spec, backend, scratch.memory, scratch.offset + offset) if nbytes else None)
-            offset += -(-nbytes // backend.alignment) * backend.alignment
-        storage, flip, listed = backend.storage(x.dtype), 0 if self.op.largest else -1, pieces[0] is not None
+        places, *unwanted = cut(scratch, self._pieces(outputs))
+        storage, flip, listed = backend.storage(x.dtype), 0 if self.op.largest else -1, places is not None
         if listed:
             params = [top.rows, top.count, top.inner, top.k, flip]
             found = kernel("top_k.select", storage=storage, team=self._team)
-            backend.commands.record(found, [x, pieces[0]], params, *items(top.rows, self._team, backend))
-        results = [piece if tensor is None else tensor for piece, tensor in zip(pieces[1:], outputs, strict=True)]
+            backend.commands.record(found, [x, places], params, *items(top.rows, self._team, backend))
+        results = [piece if tensor is None else tensor for piece, tensor in zip(unwanted, outputs, strict=True)]
         params = [top.rows, top.count, top.inner, top.ranked, top.k, int(listed), flip]
         found = kernel("top_k.rank", storage=storage)
-        backend.commands.record(found, [x, pieces[0] if listed else x, *results], params, (top.rows * top.ranked,))
+        backend.commands.record(found, [x, places if listed else x, *results], params, (top.rows * top.ranked,))

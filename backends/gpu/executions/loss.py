@@ -14,6 +14,7 @@ from mnnx.backends.gpu.executions.indexing import words_of
 from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import TEAM, Rows, around, items, steps_of_sum
 from mnnx.backends.gpu.kernel import kernel
+from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
@@ -33,19 +34,16 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
 class LossExecution(GpuExecution):
     """A work item per label, and a group for their sum."""
 
-    def _pieces(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> list[Spec]:
-        """The working memory: the losses and their weights, and logarithms that nobody wants."""
+    def _pieces(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> list[int]:
+        """Bytes of working memory: the losses and their weights in float32, and logarithms that nobody wants."""
         scores, labels = inputs[:2]
-        each = Spec(np.dtype(np.float32), labels.shape or (1,))
+        each = 4 * max(1, math.prod(labels.shape))
         makes_logs = isinstance(self.op, SoftmaxCrossEntropyLoss) and (*outputs, None)[1] is None
-        return [each, each, Spec(scores.dtype, scores.shape if makes_logs else (0,))]
-
-    def _aligned(self, nbytes: int) -> int:
-        return -(-max(nbytes, 1) // self.backend.alignment) * self.backend.alignment
+        logs = max(1, math.prod(scores.shape)) * self.backend.stored(scores.dtype.itemsize, scores.dtype)
+        return [each, each, logs if makes_logs else 0]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        losses, factors, logs = self._pieces(inputs, outputs)
-        return sum(map(self._aligned, (losses.nbytes, factors.nbytes, self.backend.stored(logs.nbytes, logs.dtype))))
+        return bytes_of(self.backend, self._pieces(inputs, outputs))
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         scores, labels = inputs[:2]
@@ -65,22 +63,19 @@ class LossExecution(GpuExecution):
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         (scores, labels, weights), y, op, backend = (*inputs, None)[:3], outputs[0], self.op, self.backend
-        pieces, offset = [], scratch.offset
-        for spec in self._pieces(inputs, outputs):
-            pieces.append(DeviceTensor(scratch.name, spec, backend, scratch.memory, offset))
-            offset += self._aligned(spec.nbytes)
-        losses, factors, logs = pieces
+        losses, factors, logs = cut(scratch, self._pieces(inputs, outputs))
         storage, total = backend.storage(scores.dtype), labels.spec.size
+        classes, pixels = scores.shape[1], math.prod(scores.shape[2:])
         if isinstance(op, SoftmaxCrossEntropyLoss):
             logs = outputs[1] if len(outputs) > 1 and outputs[1] is not None else logs
             if scores.spec.size:
                 record_softmax(backend, storage, self._rows(scores), scores, logs, logarithm=True)
             scores = logs
-        alone, classes = op.reduction == "none", scores.shape[1]
+        alone = op.reduction == "none"
         if total:
             ignored = np.array([0 if op.ignore_index is None else op.ignore_index], np.int64).view(np.int32).tolist()
             faults, slot = backend.commands.fault(f"labels must be in [0, {classes}), or ignore_index; found {{}}")
-            params = [total, classes, math.prod(scores.shape[2:]), words_of(labels.spec), int(op.ignore_index is not None), *ignored]
+            params = [total, classes, pixels, words_of(labels.spec), int(op.ignore_index is not None), *ignored]
             params += [int(weights is not None), slot]
             found = kernel("loss.each", storage=storage, result=storage if alone else "float")
             buffers = [scores, labels, scores if weights is None else weights, y if alone else losses, factors, faults]

@@ -15,6 +15,7 @@ from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, column_vectors, pack_right, product_kernels, record_product, strides_of
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
+from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent, illegal_lengths
@@ -25,7 +26,6 @@ _Y, _LAST_H, _LAST_C, _LENGTHS, _PEEPHOLES, _INPUT_FORGET = (1 << bit for bit in
 #: Up to so many sequences GPUs share the depth among work items.
 _SHARED_ROWS = 4
 _ACTIVATIONS = frozenset({"HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
-_UINT8 = np.dtype("uint8")
 
 
 def reason_against(op: Recurrent, x: Spec) -> str | None:
@@ -87,17 +87,7 @@ class RecurrentExecution(GpuExecution):
         return max(nested(-(-self.hidden // _SHARED_DEPTH) if self._shares else self.hidden), rounding)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return sum(map(self._aligned, self.parts))
-
-    def _aligned(self, nbytes: int) -> int:
-        return -(-nbytes // self.backend.alignment) * self.backend.alignment
-
-    def _pieces(self, scratch: DeviceTensor) -> list[DeviceTensor]:
-        pieces, offset = [], scratch.offset
-        for nbytes in self.parts:
-            pieces.append(DeviceTensor(scratch.name, Spec(_UINT8, (nbytes,)), self.backend, scratch.memory, offset))
-            offset += self._aligned(nbytes)
-        return pieces
+        return bytes_of(self.backend, self.parts)
 
     @property
     def _formulas(self) -> tuple[str, ...]:
@@ -120,7 +110,7 @@ class RecurrentExecution(GpuExecution):
         if not self.batch:
             return
         x, w, r, b, lengths, initial_h, initial_c, peepholes = (*inputs, *[None] * 8)[:8]
-        gates, states, *more = self._pieces(scratch)
+        gates, states, *more = cut(scratch, self.parts)
         self._record_inputs(self._inputs(x, more), w, b, gates)
         width = self.blocks * self.backend.block_width
         params = [self.batch, self.directions, self.hidden, width, int(self.op.layout)]

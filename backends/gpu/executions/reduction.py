@@ -15,6 +15,7 @@ from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items, steps_of_sum
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
+from mnnx.backends.gpu.working_memory import aligned, piece
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops import reduction as ops
 from mnnx.schema.ops.base import Op, Spec
@@ -122,7 +123,7 @@ class Passes:
 
     def _allocate(self, size: int) -> Place:
         place = Place(self.nbytes, size)
-        self.nbytes += -(-size * 4 // self._backend.alignment) * self._backend.alignment
+        self.nbytes += aligned(self._backend, 4 * size)
         return place
 
     def _add(
@@ -189,8 +190,7 @@ class ReductionExecution(GpuExecution):
         def tensor(place: Place, other: DeviceTensor) -> DeviceTensor:
             if place.offset is None:
                 return other
-            spec = Spec(np.dtype(np.uint8), (place.size * 4,))
-            return DeviceTensor(scratch.name, spec, backend, scratch.memory, scratch.offset + place.offset)
+            return piece(scratch, place.offset, 4 * place.size)
 
         def storage(place: Place, other: DeviceTensor) -> str:
             return backend.storage(other.dtype) if place.offset is None else "float"

@@ -15,8 +15,8 @@ from mnnx.backends.gpu.executions.convolution_plans import LEAST_LANES, Plan, Pr
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.winograd import TRANSFORMS, transform_weights
+from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Spec
 
 #: What it costs to transform a vector of one point, and to fetch a vector of weights, in multiplications of vectors.
 _TRANSFORM, _FETCH = 20, 12
@@ -42,15 +42,14 @@ class WinogradPlan(Plan):
         self.tile, self.points = tile, (tile + 2) ** 2
         self.tiles = tuple(-(-n // tile) for n in self.windows.output[1:])
         self.all_tiles = problem.images * self.tiles[0] * self.tiles[1]
-        alignment = problem.backend.alignment
-        sizes = (4 * problem.block * self.points * self.all_tiles * blocks for blocks in (problem.in_blocks, problem.out_blocks))
-        self.image_bytes, self.product_bytes = (-(-size // alignment) * alignment for size in sizes)
-        self.scratch_bytes = self.image_bytes + self.product_bytes
+        #: Bytes of working memory: the transformed image, and its products.
+        self.parts = tuple(4 * problem.block * self.points * self.all_tiles * blocks for blocks in (problem.in_blocks, problem.out_blocks))
+        self.scratch_bytes = bytes_of(problem.backend, self.parts)
 
     @property
     def pieces(self) -> Sequence[int]:
         weights = self.points * self.problem.weight_bytes(self.problem.block) // math.prod(self.windows.kernel)
-        return self.image_bytes, self.product_bytes, weights
+        return *self.parts, weights
 
     @property
     def loop_steps(self) -> int:
@@ -80,7 +79,7 @@ class WinogradPlan(Plan):
         x, w, bias, residual = (*inputs, None, None)[:4]
         problem, windows, block, tile = self.problem, self.windows, self.problem.block, self.tile
         backend, profile, tiles = problem.backend, problem.backend.device.profile, self.tiles[0] * self.tiles[1]
-        image, product = self._piece(scratch, 0, self.image_bytes), self._piece(scratch, self.image_bytes, self.product_bytes)
+        image, product = cut(scratch, self.parts)
         params = [problem.images, problem.in_blocks, *windows.input[1:], *windows.begin[1:], *self.tiles]
         size = (tiles, problem.in_blocks, problem.images)
         backend.commands.record(kernel("winograd.image", block=block, tile=tile), [x, image], params, size, tile_group(profile, size))
@@ -105,6 +104,3 @@ class WinogradPlan(Plan):
         size = (tiles, problem.out_blocks, problem.images)
         buffers = [product, problem.bias(bias), y if residual is None else residual, y]
         backend.commands.record(kernel("winograd.result", block=block, tile=tile), buffers, params, size, tile_group(profile, size))
-
-    def _piece(self, scratch: DeviceTensor, offset: int, nbytes: int) -> DeviceTensor:
-        return DeviceTensor(scratch.name, Spec(np.dtype(np.uint8), (nbytes,)), scratch.backend, scratch.memory, scratch.offset + offset)
