@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mnnx.backends.gpu.constants import BYTE_ROWS
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.executions.product import column_vectors, in_place, pack_right, strides_of
 from mnnx.backends.gpu.kernel import Kernel, kernel
@@ -15,8 +16,6 @@ from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
 
-#: As in kernels/quantization.py.
-_ROWS = 4
 _STORAGES = {np.dtype("int8"): "char", np.dtype("uint8"): "uchar"}
 
 
@@ -85,7 +84,7 @@ def record_sums(
         )
         items[:, 1] = items[:, 1] // (depth * columns) * blocks * depth
     turned = profile.is_cpu  # as of products of floats
-    size = (blocks, -(-rows // _ROWS), math.prod(batch))
+    size = (blocks, -(-rows // BYTE_ROWS), math.prod(batch))
     buffers = [a, a_place, right, backend.table(zeros), backend.table(items.astype(np.int32)), y]
     params = [int(turned), rows, columns, depth, blocks, depth // step, a_step, *strides]
     backend.commands.record(found, buffers, params, (size[1], size[0], size[2]) if turned else size, profile.tile_group)
@@ -94,7 +93,7 @@ def record_sums(
 def _has_tiles(backend, a: tuple[int, ...], b: tuple[int, ...], constant: bool, zero_is_constant: bool) -> bool:
     """Whether a product takes the kernel that makes tiles: of enough rows, with b in vectors of columns."""
     rows, depth = a[-2:]
-    if rows < _ROWS or not depth or depth % _step(backend) or not zero_is_constant:
+    if rows < BYTE_ROWS or not depth or depth % _step(backend) or not zero_is_constant:
         return False
     return constant or in_place(backend, Matrices.of(b), 1)
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.constants import RANGE_GROUPS
 from mnnx.backends.gpu.creators import creator
-from mnnx.backends.gpu.executions.quantization import GROUPS, record_range, steps_of_range
+from mnnx.backends.gpu.executions.quantization import record_range, steps_of_range
 from mnnx.backends.gpu.executions.recurrent import RecurrentExecution, reason_against
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
@@ -36,7 +37,7 @@ class DynamicLSTMExecution(RecurrentExecution):
     def __init__(self, op: DynamicQuantizeLSTM, backend, inputs: Specs):
         x, _, r = inputs[:3]
         super().__init__(op, backend, x, r.shape[1])
-        self.parts = (*self.parts, 8 * GROUPS, 4, 1, max(1, x.size), max(1, x.size) * self.item_bytes)
+        self.parts = (*self.parts, 8 * RANGE_GROUPS, 4, 1, max(1, x.size), max(1, x.size) * self.item_bytes)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return max(super().loop_steps(inputs, outputs), steps_of_range(inputs[0].size))

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mnnx.backends.backend import Tensors
+from mnnx.backends.gpu.constants import TILE_COLUMNS, TILES, TILES_OF_PLAIN, TILES_TO_PLAIN
 from mnnx.backends.gpu.device import Dispatch, Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.kernel import kernel
@@ -24,13 +25,8 @@ from mnnx.schema.records import Row
 if TYPE_CHECKING:
     from mnnx.backends.gpu.backend import GpuBackend
 
-#: As in kernels/convolution.py.
-TILES = ((8, 2), (8, 1), (4, 1))
-TILES_OF_PLAIN, TILES_TO_PLAIN = ((8, 2), (4, 1)), ((4, 1),)
 #: Neighbouring work items along the first dim that a group keeps, since they run as the lanes of one vector and read neighbours.
 LEAST_LANES = 8
-#: Columns in a work item's tile, in the kernels of depthwise and of transposed convolutions.
-COLUMNS = 4
 
 
 class Problem(Row):
@@ -219,7 +215,7 @@ class TransposedPlan(Plan):
         )
         first = [(b - r) // s for b, r, s in zip(begin, reach, strides, strict=True)]
         last = [(o - 1 + b) // s for o, b, s in zip(windows.output, begin, strides, strict=True)]
-        last[2] += COLUMNS
+        last[2] += TILE_COLUMNS
         size = tuple(z - a + 1 for a, z in zip(first, last, strict=True))
         begin = tuple(b - a * s for a, b, s in zip(first, begin, strides, strict=True))
         return windows._replace(input=size, begin=begin), tuple(-a for a in first)
@@ -231,14 +227,14 @@ class TransposedPlan(Plan):
         weights = problem.backend.packed(
             ("transposed convolution", groups, block), w.constant, functools.partial(pack_transposed, groups=groups, block=block)
         )
-        found = kernel("convolution_transposed", storage=problem.storage, block=block, rows=COLUMNS, inside=profile.pads)
+        found = kernel("convolution_transposed", storage=problem.storage, block=block, rows=TILE_COLUMNS, inside=profile.pads)
         params = [
             *windows.params, problem.images, groups * problem.in_blocks, problem.in_blocks, groups * problem.out_blocks,
             problem.out_blocks, int(residual is not None), *problem.activation,
         ]  # fmt: skip
         out_d, out_h, out_w = windows.output
         stride = windows.strides[2]
-        size = (stride * -(-out_w // (stride * COLUMNS)), groups * problem.out_blocks, problem.images * out_d * out_h)
+        size = (stride * -(-out_w // (stride * TILE_COLUMNS)), groups * problem.out_blocks, problem.images * out_d * out_h)
         buffers = [self._padded(x, scratch), weights, problem.bias(bias), y if residual is None else residual, y]
         problem.backend.commands.record(found, buffers, params, size, tile_group(profile, size))
 
@@ -260,12 +256,12 @@ class DepthwisePlan(Plan):
         problem, windows, block = self.problem, self.windows, self.problem.block
         blocks = -(-problem.channels // block)
         weights = problem.backend.packed(("depthwise", block), w.constant, functools.partial(pack_depthwise, block=block))
-        found = kernel("convolution_depthwise", storage=problem.storage, block=block, columns=COLUMNS)
+        found = kernel("convolution_depthwise", storage=problem.storage, block=block, columns=TILE_COLUMNS)
         out_d, out_h, out_w = windows.output
         planes = problem.images * blocks
         params = [*windows.params, blocks, planes, int(residual is not None), *problem.activation]
         buffers = [x, weights, problem.bias(bias), y if residual is None else residual, y]
-        size = (-(-out_w // COLUMNS), out_d * out_h, planes)
+        size = (-(-out_w // TILE_COLUMNS), out_d * out_h, planes)
         problem.backend.commands.record(found, buffers, params, size, tile_group(problem.backend.device.profile, size))
 
 

@@ -13,6 +13,7 @@ from mnnx.backends import elementwise
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import block, blocked_shape
 from mnnx.backends.broadcasting import blocked_ways, collapse, expression_of
+from mnnx.backends.gpu.constants import BROADCAST_DIMS, MOST_INPUTS
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.expressions import COMPUTES
@@ -20,9 +21,6 @@ from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops import arithmetic
 from mnnx.schema.ops.base import Op
-
-#: As in kernels/elementwise.py.
-DIMS = 4
 
 _BOOL, _FLOAT32, _INT32 = np.dtype("bool"), np.dtype("float32"), np.dtype("int32")
 #: Dtypes that lie in memory as kernels of other families don't know them.
@@ -32,8 +30,6 @@ _NARROW = frozenset(np.dtype(name) for name in ("int8", "uint8", "int16", "uint1
 _STORED = {_BOOL, _FLOAT32, _INT32, np.dtype("float16"), np.dtype("uint32")} | _NARROW | _WIDE.keys()
 #: Those for which kernels without strides exist as well.
 _COMMON = {_BOOL, _FLOAT32, np.dtype("float16"), _INT32}
-#: The most inputs of one kernel (as in kernels/elementwise_variants.py); ops of more are computed by several, one after the other.
-MOST_INPUTS = 4
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -45,8 +41,8 @@ def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
         return f"no kernels that compute in {compute}"
     if foreign := {spec.dtype for spec in (*given, outputs[0])} - _STORED:
         return f"no kernels for {', '.join(sorted(map(str, foreign)))}"
-    if len(collapse(outputs[0].shape, [spec.shape for spec in given])[0]) > DIMS:
-        return f"its inputs broadcast in more than {DIMS} groups of dims"
+    if len(collapse(outputs[0].shape, [spec.shape for spec in given])[0]) > BROADCAST_DIMS:
+        return f"its inputs broadcast in more than {BROADCAST_DIMS} groups of dims"
     return None
 
 
@@ -104,7 +100,7 @@ class ElementwiseExecution(GpuExecution):
         strided = len(sizes) > 1 or False not in self._strides(dtypes, out.dtype)
         found, attributes = self.kernel_for(dtypes, out.dtype, strided)
         if strided:
-            padding = DIMS - len(sizes)
+            padding = BROADCAST_DIMS - len(sizes)
             params = [total, *([1] * padding + sizes)[1:]]
             for steps in strides:
                 params += [0] * padding + steps
@@ -173,7 +169,7 @@ def _ways(op: Op, compute: np.dtype, inputs: Specs, outputs: Specs, lanes: int) 
 
     def fits(way: Layouts) -> bool:
         shapes = [_blocked_dims(spec.shape, way.inputs[i], out.shape, lanes) for i, spec in given]
-        return len(collapse(blocked_shape(out.shape, lanes), shapes)[0]) <= DIMS
+        return len(collapse(blocked_shape(out.shape, lanes), shapes)[0]) <= BROADCAST_DIMS
 
     return [way for way in blocked_ways(op, compute, inputs, outputs, lanes) if fits(way)]
 

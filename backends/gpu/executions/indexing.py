@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.constants import DIGITS, REDUCTIONS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
@@ -21,17 +22,14 @@ from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.indexing import Gather, GatherElements, GatherND, OneHot, ScatterElements, ScatterND, TensorScatter, TopK
 from mnnx.schema.records import Row
 
-#: As in kernels/indexing.py.
-REDUCTIONS = ("add", "mul", "max", "min")
-
 #: More updates than this aren't reduced one after the other by one work item.
 _MOST_IN_LINE = 1 << 16
 #: TopK ranks rows up to this long as they are; of longer ones the first k are selected before.
 _SHORT_ROW = 256
 #: TopK ranks by comparing each with each, so many pairs at most.
 _MOST_COMPARED = 1 << 30
-#: As in kernels/top_k.py: digits of a key, for each of which `select` goes through a row; and how often else it does.
-_DIGITS, _MORE_WALKS = 16, 2
+#: How often top_k.select goes through a row beside once per digit of a key.
+_MORE_WALKS = 2
 _REDUCIBLE = _ORDERED = frozenset(np.dtype(t) for t in ("float32", "float16", "int32"))
 
 
@@ -318,13 +316,13 @@ class TopKExecution(GpuExecution):
         if top.ranked == top.count:
             return nested(top.ranked)
         share = -(-top.count // self._team)
-        return max(nested(top.ranked), nested(_DIGITS, share) + _MORE_WALKS * nested(share))
+        return max(nested(top.ranked), nested(DIGITS, share) + _MORE_WALKS * nested(share))
 
     @property
     def _team(self) -> int:
         """Work items that select from a row."""
         top = self.top
-        return Rows(top.outer, top.count, top.inner, 1, False).team(self.backend, _DIGITS + _MORE_WALKS)
+        return Rows(top.outer, top.count, top.inner, 1, False).team(self.backend, DIGITS + _MORE_WALKS)
 
     def _pieces(self, outputs: Sequence) -> list[int]:
         """Bytes of working memory: the places of what is ranked, and the results that nobody wants."""

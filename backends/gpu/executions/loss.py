@@ -7,12 +7,13 @@ import math
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.constants import TEAM
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.activation import record_softmax, steps_of_softmax
 from mnnx.backends.gpu.executions.indexing import words_of
 from mnnx.backends.gpu.executions.matmul import FLOATS
-from mnnx.backends.gpu.executions.rows import TEAM, Rows, around, items, steps_of_sum
+from mnnx.backends.gpu.executions.rows import Rows, around, items, steps_of_sum
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor

@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.gpu.constants import POOL_TEAM, WINDOW_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.kernel import kernel
@@ -17,12 +18,8 @@ from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 from mnnx.schema.ops.windows import ConvGeometry
 
-#: As in kernels/pooling.py.
-GROUP = 64
-
 _FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
 _BYTES = frozenset(np.dtype(t) for t in ("int8", "uint8"))
-_MAX_DIMS = 3
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -30,7 +27,7 @@ def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
         return "only indices are wanted"
     if inputs[0].dtype not in _FLOATS | (_BYTES if isinstance(op, MaxPool) else frozenset()):
         return f"no kernels for {inputs[0].dtype}"
-    return f"more than {_MAX_DIMS} spatial dims" if inputs[0].rank > 2 + _MAX_DIMS else None
+    return f"more than {WINDOW_DIMS} spatial dims" if inputs[0].rank > 2 + WINDOW_DIMS else None
 
 
 def supports_whole(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -93,7 +90,7 @@ class WholePoolExecution(GpuExecution):
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         powers = (self.op.p - 1,) if isinstance(self.op, GlobalLpPool) else ()
-        return nested(-(-math.prod(inputs[0].shape[2:]) // GROUP), *powers)
+        return nested(-(-math.prod(inputs[0].shape[2:]) // POOL_TEAM), *powers)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]
@@ -104,12 +101,12 @@ class WholePoolExecution(GpuExecution):
         combine = {GlobalAveragePool: "mean", GlobalMaxPool: "max", GlobalLpPool: "norm"}[type(self.op)]
         found = kernel("pooling.whole", storage=self.backend.storage(x.dtype), width=width, combine=combine)
         params = [rows, math.prod(x.shape[2:]), getattr(self.op, "p", 0)]
-        self.backend.commands.record(found, [x, y], params, (rows * GROUP,), (GROUP, 1, 1))
+        self.backend.commands.record(found, [x, y], params, (rows * POOL_TEAM,), (POOL_TEAM, 1, 1))
 
 
 def _three_dims(geometry: ConvGeometry) -> list[int]:
     """Of three spatial dims, the first ones of size 1 where there are fewer: as the kernels take them."""
-    g, more = geometry, _MAX_DIMS - len(geometry.input)
+    g, more = geometry, WINDOW_DIMS - len(geometry.input)
     rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.end, 0), (g.output, 1))
     return [n for values, neutral in rows for n in (*(neutral,) * more, *values)]
 

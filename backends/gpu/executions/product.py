@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from mnnx.backends.gpu.constants import SPLIT_DEPTH
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.kernel import Kernel, kernel
@@ -14,8 +15,6 @@ from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.records import Row
 
-#: As in kernels/product.py.
-_SPLIT_COLUMNS, _SPLIT_DEPTH = 8, 16
 #: Up to so many rows, and from so much depth on, GPUs share the depth among work items.
 _SPLIT_ROWS, _SPLIT_FROM = 4, 64
 #: Fewer work groups than this leave a GPU idle: smaller tiles make more.
@@ -127,7 +126,7 @@ def packed_items(backend, b: Matrices, batch: tuple[int, ...]) -> np.ndarray:
 
 def record_product(backend, storage: str, p: Product) -> None:
     """Nothing of c may be empty; the depth may be 0, and where it is more than one work item may go through, its parts are added to c."""
-    most = backend.most_steps // _SPLIT_DEPTH * _SPLIT_DEPTH
+    most = backend.most_steps // SPLIT_DEPTH * SPLIT_DEPTH
     for first in range(0, max(p.depth, 1), most):
         part = p._replace(depth=min(p.depth - first, most))
         if first:
@@ -159,7 +158,7 @@ def _record(backend, storage: str, p: Product) -> None:
     params += activation_params(p.activation, p.activation_parameters)
     if split:
         found = kernel("product.split", storage=storage, block=block, whole=whole)
-        backend.commands.record(found, buffers, params, (blocks, _SPLIT_DEPTH, count * p.rows))
+        backend.commands.record(found, buffers, params, (blocks, SPLIT_DEPTH, count * p.rows))
         return
     rows, vectors = _tile(profile, p.rows, blocks * count)
     tiles = (-(-blocks // vectors), -(-p.rows // rows))

@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.constants import RANGE_GROUPS, RANGE_TEAM
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
@@ -38,9 +39,6 @@ from mnnx.schema.ops.quantization import (
     QLinearMatMul,
     QuantizeLinear,
 )
-
-#: As in kernels/quantization.py.
-GROUPS, ITEMS = 16, 64
 
 _FLOAT32, _FLOAT16, _INT32 = np.dtype("float32"), np.dtype("float16"), np.dtype("int32")
 _FLOATS = frozenset({_FLOAT32, _FLOAT16})
@@ -164,7 +162,7 @@ class DynamicExecution(GpuExecution):
     """The range by a few work groups, scale and zero point by one work item, then all elements."""
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return 8 * GROUPS
+        return 8 * RANGE_GROUPS
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return steps_of_range(inputs[0].size)
@@ -186,13 +184,13 @@ class DynamicExecution(GpuExecution):
 
 def steps_of_range(total: int) -> int:
     """Of a work item of what `record_range` records for so many elements."""
-    return nested(-(-total // (GROUPS * ITEMS)))
+    return nested(-(-total // (RANGE_GROUPS * RANGE_TEAM)))
 
 
 def record_range(backend, x: DeviceTensor, ends: DeviceTensor, scale: DeviceTensor, zero: DeviceTensor, storage: str) -> None:
-    """The scale, of that storage, and zero point (uint8) that spread x's values over 0 … 255. ends: 8 * GROUPS bytes of working memory."""
+    """The scale, of that storage, and zero point (uint8) that spread x's values over 0 … 255. ends: 8 * RANGE_GROUPS bytes to work in."""
     found = kernel("quantization.range", storage=backend.storage(x.dtype))
-    backend.commands.record(found, [x, ends], [x.spec.size], (GROUPS * ITEMS,), (ITEMS, 1, 1))
+    backend.commands.record(found, [x, ends], [x.spec.size], (RANGE_GROUPS * RANGE_TEAM,), (RANGE_TEAM, 1, 1))
     backend.commands.record(kernel("quantization.parameters", storage=storage), [ends, scale, zero], [255.0], (1,))
 
 

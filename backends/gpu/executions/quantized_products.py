@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Specs, Tensors
+from mnnx.backends.gpu.constants import WINDOW_DIMS
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
@@ -21,7 +22,6 @@ from mnnx.schema.ops.quantization import BYTES, QLinearConv, QLinearMatMul, as_c
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
 _FLOATS = frozenset({_FLOAT32, np.dtype("float16")})
 _STORAGES = {np.dtype("int8"): "char", np.dtype("uint8"): "uchar", _INT32: "int"}
-_MAX_DIMS = 3
 
 
 def _operands(op: Op, inputs: Sequence) -> tuple:
@@ -177,13 +177,13 @@ def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
         return "only int8 and uint8 have kernels"
     if reason := _reason_against(rest[:3]):
         return reason
-    return f"more than {_MAX_DIMS} spatial dims" if x.rank > 2 + _MAX_DIMS else None
+    return f"more than {WINDOW_DIMS} spatial dims" if x.rank > 2 + WINDOW_DIMS else None
 
 
 class ConvolutionExecution(QuantizedExecution):
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         w = _image_operands(self.op, inputs)[2]
-        return nested(w.shape[1], *(1,) * (_MAX_DIMS + 2 - w.rank), *w.shape[2:])
+        return nested(w.shape[1], *(1,) * (WINDOW_DIMS + 2 - w.rank), *w.shape[2:])
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
@@ -199,7 +199,7 @@ class ConvolutionExecution(QuantizedExecution):
         if not y.spec.size:
             return
         g = as_conv(self.op).geometry(x.shape, w.shape)
-        more = _MAX_DIMS - len(g.input)
+        more = WINDOW_DIMS - len(g.input)
         rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.output, 1))
         buffers = [x, x_zero or table(np.zeros(1, x.dtype)), w, w_zero or table(np.zeros(1, w.dtype)), bias or table(np.zeros(1, np.int32))]
         params = [y.spec.size, w.shape[0], self.op.group, w.shape[1], *(n for values, n1 in rows for n in (*(n1,) * more, *values))]

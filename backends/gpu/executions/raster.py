@@ -11,7 +11,6 @@ from mnnx.backends.gpu.kernel import kernel
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.raster import FILL, MAX_DIMS, Raster, Region
 
-_WORDS = 3 + 3 * MAX_DIMS  # as in kernels/raster.py
 #: A region with so many times the elements of another isn't dispatched together with it.
 _UNLIKE = 4
 

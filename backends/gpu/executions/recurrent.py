@@ -7,6 +7,18 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
+from mnnx.backends.gpu.constants import (
+    ACTIVATIONS,
+    INPUT_FORGET,
+    LAST_C,
+    LAST_H,
+    LENGTHS,
+    PEEPHOLES,
+    RANGE_TEAM,
+    SEQUENCE_ROWS,
+    SHARED_DEPTH,
+    Y,
+)
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
@@ -20,19 +32,15 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.recurrent import GRU, LSTM, RNN, Recurrent, illegal_lengths
 
-#: As in kernels/recurrent.py.
-_SHARED_DEPTH, _ROWS, _ITEMS = 16, 4, 64
-_Y, _LAST_H, _LAST_C, _LENGTHS, _PEEPHOLES, _INPUT_FORGET = (1 << bit for bit in range(6))
 #: Up to so many sequences GPUs share the depth among work items.
 _SHARED_ROWS = 4
-_ACTIVATIONS = frozenset({"HardSigmoid", "LeakyRelu", "Relu", "Sigmoid", "Tanh"})
 
 
 def reason_against(op: Recurrent, x: Spec) -> str | None:
     """The reason against what all recurrent ops have."""
     if len(set(op.functions)) > 1:
         return "no kernel for directions with different activations"
-    if names := {function.name for function in op.functions[0]} - _ACTIVATIONS:
+    if names := {function.name for function in op.functions[0]}.difference(ACTIVATIONS):
         return f"no kernel for the activation {min(names)}"
     return None if x.shape[1 if op.layout else 0] else "no kernel for sequences of no steps"
 
@@ -83,8 +91,8 @@ class RecurrentExecution(GpuExecution):
         return max(*self.parts, max(self.inputs, self.hidden) * self.columns * self.item_bytes)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        rounding = 2 * nested(-(-self.batch * self.hidden // _ITEMS)) if self.rounds else 0
-        return max(nested(-(-self.hidden // _SHARED_DEPTH) if self._shares else self.hidden), rounding)
+        rounding = 2 * nested(-(-self.batch * self.hidden // RANGE_TEAM)) if self.rounds else 0
+        return max(nested(-(-self.hidden // SHARED_DEPTH) if self._shares else self.hidden), rounding)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return bytes_of(self.backend, self.parts)
@@ -101,7 +109,7 @@ class RecurrentExecution(GpuExecution):
         return not self.backend.device.profile.is_cpu and self.batch <= _SHARED_ROWS
 
     def _step_kernel(self, formula: str) -> Kernel:
-        rows = 1 if self._shares or (self.batch == 1 and self.backend.device.profile.is_cpu) else _ROWS
+        rows = 1 if self._shares or (self.batch == 1 and self.backend.device.profile.is_cpu) else SEQUENCE_ROWS
         block = self.backend.block_width
         return kernel("recurrent.step", formula=formula, storage=self.storage, block=block, rows=rows, shared=self._shares)
 
@@ -157,9 +165,9 @@ class RecurrentExecution(GpuExecution):
     ) -> None:
         op, backend, block = self.op, self.backend, self.backend.block_width
         y, last_h, last_c = (*outputs, None, None)[:3]
-        flags = _Y * (y is not None) | _LAST_H * (last_h is not None) | _LAST_C * (last_c is not None) | _LENGTHS * (lengths is not None)
+        flags = Y * (y is not None) | LAST_H * (last_h is not None) | LAST_C * (last_c is not None) | LENGTHS * (lengths is not None)
         if self.has_cells:
-            flags |= _PEEPHOLES * (more is not None) | _INPUT_FORGET * op.input_forget
+            flags |= PEEPHOLES * (more is not None) | INPUT_FORGET * op.input_forget
         first_reversed = {"forward": 2, "reverse": 0, "bidirectional": 1}[op.direction]
         head = [self.steps, self.batch, self.directions, self.hidden, self.blocks, int(op.layout), first_reversed]
         tail = [*self._steps_of_r(), flags, float("inf") if op.clip is None else op.clip]
@@ -167,9 +175,9 @@ class RecurrentExecution(GpuExecution):
         functions += [activation_params("", ())] * (2 - len(functions))
         tail += [value for function in functions for value in function]
         of_kind = self.directions * self.batch * self.blocks * block
-        size: tuple[int, ...] = (self.blocks, -(-self.batch // _ROWS), self.directions)
+        size: tuple[int, ...] = (self.blocks, -(-self.batch // SEQUENCE_ROWS), self.directions)
         if self._shares:
-            size = (self.blocks, _SHARED_DEPTH, self.directions * self.batch)
+            size = (self.blocks, SHARED_DEPTH, self.directions * self.batch)
         local = None if self._shares else backend.device.profile.tile_group
         for now in range(self.steps):
             for formula in self._formulas:
@@ -183,7 +191,7 @@ class RecurrentExecution(GpuExecution):
 
     def _record_round(self, states: DeviceTensor, source: int, target: int) -> None:
         params = [source, target, self.batch, self.hidden, self.blocks * self.backend.block_width]
-        self.backend.commands.record(kernel("recurrent.round"), [states], params, (self.directions * _ITEMS,))
+        self.backend.commands.record(kernel("recurrent.round"), [states], params, (self.directions * RANGE_TEAM,))
 
     # ---- weights
     def _recurrent_weights(self, r: DeviceTensor) -> Memory:

@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.gpu.constants import INT_KINDS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.matmul import FLOATS
@@ -35,8 +36,14 @@ _FLOAT_KINDS = {
     ops.ReduceLogSum: ("sum", 0, 2),
     ops.ReduceLogSumExp: ("sum", 3, 3),
 }
-#: Their places in kernels/reduction.py's INT_KINDS.
-_INT_KINDS = {ops.ReduceSum: 0, ops.ReduceProd: 1, ops.ReduceMax: 2, ops.ReduceMin: 3, ops.ReduceL1: 4, ops.ReduceSumSquare: 5}
+_INT_KINDS = {
+    ops.ReduceSum: "sum",
+    ops.ReduceProd: "product",
+    ops.ReduceMax: "max",
+    ops.ReduceMin: "min",
+    ops.ReduceL1: "absolute",
+    ops.ReduceSumSquare: "squares",
+}
 #: What of blocked images, over all pixels, stays in blocks.
 _BLOCKED = (ops.ReduceSum, ops.ReduceMean, ops.ReduceMax, ops.ReduceMin)
 #: Rows are cut in parts where there are fewer of them, each of so many vectors at least.
@@ -224,7 +231,7 @@ class IntReductionExecution(GpuExecution):
         if y.spec.size == 0:
             return
         ((outer, n, inner),) = stages(x.shape, self.axes)
-        params = [outer * inner, n, inner, _INT_KINDS[type(self.op)]]
+        params = [outer * inner, n, inner, INT_KINDS.index(_INT_KINDS[type(self.op)])]
         self.backend.commands.record(kernel("reduction.ints"), [x, y], params, *items(outer * inner, 1, self.backend))
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.gpu.constants import RESIZE_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import strides_of, unmovable
@@ -16,9 +17,6 @@ from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.schema.ops.base import DataDependent, Op
 from mnnx.schema.ops.resize import Resize, Taps
-
-#: As in kernels/resize.py.
-DIMS = 4
 
 _FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
 
@@ -32,7 +30,7 @@ def supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
     if reason := unmovable(inputs[0]) if moves else None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}":
         return reason
     dims = _dims(inputs[0].shape, taps)
-    return f"it resizes dims in more than {DIMS} groups" if len(dims) > DIMS else None
+    return f"it resizes dims in more than {RESIZE_DIMS} groups" if len(dims) > RESIZE_DIMS else None
 
 
 @creator(Resize, supports=supports)
@@ -80,7 +78,7 @@ class ResizeExecution(GpuExecution):
         if x.layout:
             shape = blocked_shape(shape, width)[:-1]
         dims = _dims(shape, self.taps)
-        dims = [(1, 0, None)] * (DIMS - len(dims)) + dims
+        dims = [(1, 0, None)] * (RESIZE_DIMS - len(dims)) + dims
         columns, positions, weights = [], [np.zeros(0)], [np.zeros(0)]
         start = 0
         for size, step, found in dims:

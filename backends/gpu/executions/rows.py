@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 
+from mnnx.backends.gpu.constants import TEAM, TERMS
 from mnnx.backends.gpu.steps import nested
 from mnnx.schema.records import Row
 
-#: As in kernels/rows.py.
-TEAM = 64
 #: From so many rows on, each work item of a GPU has its own.
 _MANY_ROWS = 8192
 #: Shorter rows aren't shared.
 _SHORT = 16
 #: Of longer ways through a row no work item of a GPU makes all, however many rows there are: in vectors, times how often it goes.
 _LONGEST_WAY = 3 << 14
-#: As in kernels/rows.py.
-_TERMS = 64
 
 
 class Rows(Row):
@@ -63,7 +60,7 @@ class Rows(Row):
 
 def steps_of_sum(terms: int) -> int:
     """Of one that is made of partial sums."""
-    return terms + nested(-(-terms // _TERMS), 0)
+    return terms + nested(-(-terms // TERMS), 0)
 
 
 def around(shape: tuple[int, ...], axis: int) -> tuple[int, int, int]:

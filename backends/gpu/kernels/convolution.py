@@ -6,14 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from mnnx.backends.gpu import epilogue, windows
+from mnnx.backends.gpu.constants import TILES, TILES_OF_PLAIN, TILES_TO_PLAIN
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.products import accumulate, declare, finish
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
-
-#: Rows × vectors of the tiles that devices with blocks of AHEAD_BLOCK choose among; others may choose any.
-TILES = ((8, 2), (8, 1), (4, 1))
-#: Where x is plain, and where the result is plain too.
-TILES_OF_PLAIN, TILES_TO_PLAIN = ((8, 2), (4, 1)), ((4, 1),)
 
 
 def _variants() -> Iterator[dict[str, Any]]:

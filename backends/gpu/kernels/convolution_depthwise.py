@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from mnnx.backends.gpu import epilogue, windows
+from mnnx.backends.gpu.constants import TILE_COLUMNS
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
 
-@kernel_factory("convolution_depthwise", lambda: [{"storage": s, "block": AHEAD_BLOCK, "columns": c} for s in FLOATS for c in (1, 4)])
+@kernel_factory(
+    "convolution_depthwise", lambda: [{"storage": s, "block": AHEAD_BLOCK, "columns": c} for s in FLOATS for c in (1, TILE_COLUMNS)]
+)
 def depthwise(storage: str, block: int, columns: int) -> Source:
     """y = activation(conv(x, w) + bias + residual), each channel on its own; `columns` neighbours in a row per work item.
 

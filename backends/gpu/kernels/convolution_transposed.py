@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mnnx.backends.gpu import epilogue, windows
+from mnnx.backends.gpu.constants import TILE_COLUMNS
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.products import accumulate, declare, finish
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
@@ -18,7 +19,9 @@ def _skip(axis: str, letter: str, out: str) -> str:
 """
 
 
-@kernel_factory("convolution_transposed", lambda: [{"storage": s, "block": AHEAD_BLOCK, "rows": 4, "inside": False} for s in FLOATS])
+@kernel_factory(
+    "convolution_transposed", lambda: [{"storage": s, "block": AHEAD_BLOCK, "rows": TILE_COLUMNS, "inside": False} for s in FLOATS]
+)
 def transposed(storage: str, block: int, rows: int, inside: bool) -> Source:
     """y = activation(conv_transpose(x, w) + bias + residual): `rows` pixels of a row, stride_w from one to the next, times a block.
 

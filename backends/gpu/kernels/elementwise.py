@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
+from mnnx.backends.gpu.constants import BROADCAST_DIMS
 from mnnx.backends.gpu.expressions import COMPUTES, c_expression
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.elementwise_variants import variants
 from mnnx.backends.gpu.source import Source, reads, writes
 from mnnx.backends.gpu.wide import LIBRARY
-
-#: Groups of dims in which operands may broadcast.
-DIMS = 4
 
 #: Storages that only these kernels know, as the storage and width that the languages know.
 _PACKED = {"long": ("int", 2), "ulong": ("int", 2), "bfloat": ("ushort", 1)}
@@ -48,24 +46,26 @@ def elementwise(
     """y[i] = expression of the inputs' elements.
 
     inputs, result: storages; int64, uint64 and bfloat16 are "long", "ulong" and "bfloat". Params: total; then per input the elements from
-    one to the next (strided: from one index of each of DIMS dims to the next, outermost first, after the sizes of the last DIMS - 1 of
-    these); then the attributes.
+    one to the next (strided: from one index of each of BROADCAST_DIMS dims to the next, outermost first, after the sizes of all but the
+    first of these); then the attributes.
     """
     names = {name: (f"attribute_{name}", False) for name in attributes}
     kind = "ulong" if compute == "uint64" else COMPUTES[compute][0]
     loads = []
     for letter, storage in zip(letters, inputs, strict=True):
         boolean = storage == "bool"
-        place = " + ".join(f"j{d} * {letter}{d}" for d in range(DIMS)) if strided else f"i * {letter}0"
+        place = " + ".join(f"j{d} * {letter}{d}" for d in range(BROADCAST_DIMS)) if strided else f"i * {letter}0"
         loaded = f"bfloat_to_float(load_{letter}({place}))" if storage == "bfloat" else f"load_{letter}({place})"
         made = "bool" if boolean else kind
         loads.append(f"    {_c_type(made)} v_{letter} = {_converted(loaded, _LOADED.get(storage, storage), made)};")
         names[letter] = (f"v_{letter}", boolean)
     value, boolean = c_expression(text, compute, names)
     value = _converted(value, "bool" if boolean else kind, _LOADED.get(result, result))
-    sizes = [f"n{d}" for d in range(1, DIMS)] if strided else []
-    steps = [f"{letter}{d}" for letter in letters for d in range(DIMS if strided else 1)]
-    split = "".join(f"    int j{d} = rest % n{d}; rest /= n{d};\n" if d else "    int j0 = rest;\n" for d in reversed(range(DIMS)))
+    sizes = [f"n{d}" for d in range(1, BROADCAST_DIMS)] if strided else []
+    steps = [f"{letter}{d}" for letter in letters for d in range(BROADCAST_DIMS if strided else 1)]
+    split = "".join(
+        f"    int j{d} = rest % n{d}; rest /= n{d};\n" if d else "    int j0 = rest;\n" for d in reversed(range(BROADCAST_DIMS))
+    )
     body = f"""\
     int i = gid(0);
     if (i >= total) return;

@@ -12,6 +12,7 @@ import numpy as np
 from mnnx.backends import elementwise
 from mnnx.backends.broadcasting import expression_of
 from mnnx.backends.elementwise import TABLE
+from mnnx.backends.gpu.constants import MOST_INPUTS
 from mnnx.backends.gpu.expressions import COMPUTES
 from mnnx.backends.gpu.source import FLOATS
 from mnnx.schema.ops import activation, arithmetic, cast, comparison
@@ -37,7 +38,6 @@ _ATTRIBUTES: dict[type[Op], Sequence[dict[str, Any]]] = {
     cast.Cast: [{"to": dtype} for dtype in (*_STORAGES, _FLOAT32, np.dtype("float16"))],
 }
 _VARIADIC = (arithmetic.Max, arithmetic.Min, arithmetic.Sum, arithmetic.Mean)
-_MOST_INPUTS = 4
 _EXPONENTS = (1.0, 2.0, 3.0, 4.0, 0.5, -1.0, -2.0)
 
 
@@ -57,7 +57,7 @@ def _inputs(op: Op, dtype: np.dtype) -> Iterator[list[Spec | None]]:
     """Inputs of one element that an op may be given."""
     x = Spec(dtype, (1,))
     if isinstance(op, _VARIADIC):
-        yield from ([x] * count for count in range(1, _MOST_INPUTS + 1))
+        yield from ([x] * count for count in range(1, MOST_INPUTS + 1))
     elif isinstance(op, arithmetic.Clip):
         yield from ([x, low, high] for low, high in itertools.product((x, None), repeat=2))
     elif isinstance(op, comparison.Where):

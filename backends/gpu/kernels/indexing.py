@@ -12,8 +12,6 @@ from mnnx.backends.gpu.source import CHECKED, FLOATS, RAW, REPORT, Source, index
 
 #: Storages of indices that OneHot takes.
 CLASSES = ("int", *FLOATS)
-#: Reductions, as `reduction` numbers them from 1.
-REDUCTIONS = ("add", "mul", "max", "min")
 
 
 def _raw() -> Iterator[dict]:
@@ -118,7 +116,7 @@ def scatter_nd(storage: str, width: int) -> Source:
 
 
 def _reduced(storage: str) -> str:
-    """`reduced(kind, a, b)`, in a reduction's order."""
+    """`reduced(reduction, a, b)`; reductions are numbered as in constants.REDUCTIONS, from 1."""
     kind, prefix = ("float", "m") if storage in FLOATS else ("int", "i")
     return f"""
 {kind} reduced(int reduction, {kind} a, {kind} b) {{

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from mnnx.backends.gpu.constants import TEAM, TERMS
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.kernels.rows import TEAM
 from mnnx.backends.gpu.source import FLOATS, REPORT, Source, reads, writes
-
-#: Terms that are summed by themselves before they are added to the rest.
-_TERMS = 64
 
 
 @kernel_factory("loss.each", lambda: [{"storage": s, "result": r} for s, r in itertools.product(FLOATS, FLOATS)])
@@ -56,9 +53,9 @@ def total(storage: str, team: int) -> Source:
     body = f"""\
     int me = gid(0);
 {"" if team > 1 else "    if (me > 0) return;" + chr(10)}    float sum = 0.0f, weight = 0.0f;
-    for (int i0 = me; i0 < total; i0 += {team * _TERMS}) {{
+    for (int i0 = me; i0 < total; i0 += {team * TERMS}) {{
         float some = 0.0f, factors = 0.0f;
-        int end = min(total, i0 + {team * _TERMS});
+        int end = min(total, i0 + {team * TERMS});
         for (int i = i0; i < end; i += {team}) {{
             some += load_losses(i);
             factors += load_factors(i);

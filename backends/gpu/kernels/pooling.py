@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mnnx.backends.gpu.constants import POOL_TEAM, WINDOW_DIMS
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, LOWEST, Source, reads, writes
 
 #: Of windows, in each of three spatial dims: the input's size, taps, stride, dilation, padding before and after, how many windows.
-WINDOWS = ", ".join(f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "end", "count") for d in range(3))
-
-#: Work items that reduce a row together.
-GROUP = 64
+WINDOWS = ", ".join(
+    f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "end", "count") for d in range(WINDOW_DIMS)
+)
 
 _PLACE = """\
     int i = gid(0);
@@ -30,7 +30,7 @@ _PLACE = """\
 def _taps(inner: str) -> str:
     """Loops over the taps of a window that lie inside: `place` is such a tap's pixel."""
     text = ""
-    for d in range(3):
+    for d in range(WINDOW_DIMS):
         indent = "    " * (d + 1)
         text += f"{indent}for (int t{d} = 0; t{d} < taps{d}; t{d}++) {{\n{indent}    int p{d} = x{d} + t{d} * dilation{d};\n"
         text += f"{indent}    if (p{d} < 0 || p{d} >= size{d}) continue;\n"
@@ -91,7 +91,7 @@ def mean(storage: str, width: int) -> Source:
         f"    int low{d} = padded != 0 ? -begin{d} : 0, high{d} = padded != 0 ? size{d} + end{d} : size{d};\n"
         f"    int first{d} = max(0, (low{d} - x{d} + dilation{d} - 1) / dilation{d});\n"
         f"    int last{d} = min(taps{d} - 1, high{d} - 1 < x{d} ? -1 : (high{d} - 1 - x{d}) / dilation{d});\n"
-        for d in range(3)
+        for d in range(WINDOW_DIMS)
     )
     body = f"""{_PLACE}    {_vector(width)} sum = {_splat(width, "0.0f")};
 {_taps(f"{' ' * 16}sum += load_x(row + place);{chr(10)}")}{counts}\
@@ -137,13 +137,13 @@ def whole(storage: str, width: int, combine: str) -> Source:
     int item = lid(0), row = group(0);
     {_vector(width)} sum = {start};
     if (row < rows) {{
-        for (int column = item; column < columns; column += {GROUP}) {{
+        for (int column = item; column < columns; column += {POOL_TEAM}) {{
             {_vector(width)} v = load_x(row * columns + column);
             sum = {value};
         }}
     }}
     part[item] = sum;
-    for (int step = {GROUP // 2}; step > 0; step /= 2) {{
+    for (int step = {POOL_TEAM // 2}; step > 0; step /= 2) {{
         barrier_local();
         if (item < step) part[item] = {both};
     }}
@@ -153,6 +153,6 @@ def whole(storage: str, width: int, combine: str) -> Source:
         "int rows, int columns, int p",
         body,
         _POWER if combine == "norm" else "",
-        ((_vector(width), "part", GROUP),),
-        (GROUP, 1, 1),
+        ((_vector(width), "part", POOL_TEAM),),
+        (POOL_TEAM, 1, 1),
     )

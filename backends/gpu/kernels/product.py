@@ -11,14 +11,10 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from mnnx.backends.gpu.constants import SPLIT_COLUMNS, SPLIT_DEPTH
 from mnnx.backends.gpu.epilogue import PARAMS, activate
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, writes
-
-#: Ints per item in the table.
-ITEM_WORDS = 4
-#: Columns of vectors × parts of the depth in a work group of product.split.
-SPLIT_COLUMNS, SPLIT_DEPTH = 8, 16
 
 _PARAMS = (
     "int rows, int columns, int depth, int blocks, int first, int a_row, int a_step, int b_block, int b_step, int c_row, "

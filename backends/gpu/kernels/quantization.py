@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mnnx.backends.gpu.constants import BYTE_ROWS, RANGE_GROUPS, RANGE_TEAM, WINDOW_DIMS
 from mnnx.backends.gpu.epilogue import PARAMS, activate
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, writes
@@ -36,11 +37,6 @@ _PARAMETER = """\
     int p = outside * outer_step + along / block * axis_step + inside * inner_step;
 """
 _PARAMS = "int total, int inner, int dim, int outer_step, int axis_step, int inner_step, int block, int bits, int is_signed"
-
-#: Rows of a work item's tile in quantization.tile.
-ROWS = 4
-#: Work groups and items of a group that find a range.
-GROUPS, ITEMS = 16, 64
 
 
 def _quantize_variants() -> Iterator[dict]:
@@ -81,30 +77,30 @@ def dequantize(storage: str, scale: str, result: str, coded: bool) -> Source:
 
 @kernel_factory("quantization.range", lambda: [{"storage": storage} for storage in FLOATS])
 def value_range(storage: str) -> Source:
-    """The lowest and highest of x and 0 among every GROUPS-th part of x → ends [GROUPS, 2]; NaNs don't count."""
+    """The lowest and highest of x and 0 among every RANGE_GROUPS-th part of x → ends [RANGE_GROUPS, 2]; NaNs don't count."""
     body = f"""\
     int item = lid(0);
     float low = 0.0f, high = 0.0f;
-    for (int k = group(0) * {ITEMS} + item; k < total; k += {GROUPS * ITEMS}) {{
+    for (int k = group(0) * {RANGE_TEAM} + item; k < total; k += {RANGE_GROUPS * RANGE_TEAM}) {{
         float v = load_x(k);
         low = v < low ? v : low;
         high = v > high ? v : high;
     }}
     lows[item] = low;
     highs[item] = high;
-    for (int step = {ITEMS // 2}; step > 0; step /= 2) {{
+    for (int step = {RANGE_TEAM // 2}; step > 0; step /= 2) {{
         barrier_local();
         if (item < step) {{
             lows[item] = min(lows[item], lows[item + step]);
             highs[item] = max(highs[item], highs[item + step]);
         }}
     }}
-    if (item == 0 && group(0) < {GROUPS}) {{
+    if (item == 0 && group(0) < {RANGE_GROUPS}) {{
         store_ends(2 * group(0), lows[0]);
         store_ends(2 * group(0) + 1, highs[0]);
     }}"""
-    shared = (("float", "lows", ITEMS), ("float", "highs", ITEMS))
-    return Source((reads("x", storage), writes("ends", "float")), "int total", body, "", shared, (ITEMS, 1, 1))
+    shared = (("float", "lows", RANGE_TEAM), ("float", "highs", RANGE_TEAM))
+    return Source((reads("x", storage), writes("ends", "float")), "int total", body, "", shared, (RANGE_TEAM, 1, 1))
 
 
 @kernel_factory("quantization.parameters", lambda: [{"storage": storage} for storage in FLOATS])
@@ -113,7 +109,7 @@ def parameters(storage: str) -> Source:
     body = f"""\
     if (gid(0) > 0) return;
     float low = 0.0f, high = 0.0f;
-    for (int k = 0; k < {GROUPS}; k++) {{
+    for (int k = 0; k < {RANGE_GROUPS}; k++) {{
         low = min(low, load_ends(2 * k));
         high = max(high, load_ends(2 * k + 1));
     }}
@@ -164,11 +160,11 @@ def _tile_variants() -> Iterator[dict]:
 @kernel_factory("quantization.tile", _tile_variants)
 def tile(a: str, b: str, block: int, step: int) -> Source:
     """The int32 sums of quantization.product where b lies in vectors of columns, as of products of floats (kernels/product.py). A work item
-    makes ROWS rows × one vector; a is read in vectors of `step` along the depth, of which that is a multiple. items: where each item's
+    makes BYTE_ROWS rows × one vector; a is read in vectors of `step` along the depth, of which that is a multiple. items: where each item's
     matrices begin, in such vectors.
 
     Work items: vectors, tiles of rows (the other way round where `turned`), items."""
-    rows = [f"min(first_row + {r}, rows - 1)" for r in range(ROWS)]
+    rows = [f"min(first_row + {r}, rows - 1)" for r in range(BYTE_ROWS)]
     lines = [
         "    int j = turned != 0 ? gid(1) : gid(0), first_row = (turned != 0 ? gid(0) : gid(1)) * @, item = gid(2);",
         "    if (j >= blocks || first_row >= rows) return;",
@@ -180,11 +176,11 @@ def tile(a: str, b: str, block: int, step: int) -> Source:
         lines.append(f"    int{block} s{r} = offset * 0;")
     vector = "int" if step == 1 else f"int{step}"
     lines.append(f"    for (int k = 0; k < depth; k += {step}) {{")
-    lines += [f"        {vector} x{r} = load_a(a{r} + k / {step}) - offset{r};" for r in range(ROWS)]
+    lines += [f"        {vector} x{r} = load_a(a{r} + k / {step}) - offset{r};" for r in range(BYTE_ROWS)]
     for i in range(step):
         lines.append(f"        int{block} y{i} = load_b(bt + (k + {i}) * b_step) - offset;")
-        lines += [f"        s{r} += y{i} * x{r}{'' if step == 1 else lane(step, i)};" for r in range(ROWS)]
-    lines += ["    }", f"    int{block} results[@];", *(f"    results[{r}] = s{r};" for r in range(ROWS))]
+        lines += [f"        s{r} += y{i} * x{r}{'' if step == 1 else lane(step, i)};" for r in range(BYTE_ROWS)]
+    lines += ["    }", f"    int{block} results[@];", *(f"    results[{r}] = s{r};" for r in range(BYTE_ROWS))]
     lines += [
         "    for (int r = 0; r < @ && first_row + r < rows; r++) {",
         f"        int column = j * {block}, to = (item * rows + first_row + r) * columns + column;",
@@ -193,7 +189,7 @@ def tile(a: str, b: str, block: int, step: int) -> Source:
     ]
     buffers = (reads("a", a, step), reads("a_zero", a), reads("b", b, block), reads("b_zero", "int", block), reads("items", "int"))
     params = "int turned, int rows, int columns, int depth, int blocks, int a_row, int a_zero_step, int b_block, int b_step"
-    return Source((*buffers, writes("y", "int")), params, "\n".join(lines).replace("@", str(ROWS)))
+    return Source((*buffers, writes("y", "int")), params, "\n".join(lines).replace("@", str(BYTE_ROWS)))
 
 
 @kernel_factory("quantization.finish", lambda: [{"result": result} for result in (*FLOATS, "char", "uchar")])
@@ -219,7 +215,7 @@ def finished(result: str) -> Source:
 
 
 #: Of three spatial dims: as in kernels/pooling.py.
-_WINDOWS = ", ".join(f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "count") for d in range(3))
+_WINDOWS = ", ".join(f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "count") for d in range(WINDOW_DIMS))
 
 
 def _convolution_variants() -> Iterator[dict]:
@@ -233,7 +229,7 @@ def convolution(x: str, w: str, result: str, scale: str) -> Source:
     """y [N, outputs, windows] of x [N, groups * channels, pixels] and w [outputs, channels, taps], less their zero points, plus bias; as of
     the product, w's zero point and scale being one for each output or one for all."""
     loops = ""
-    for d in range(3):
+    for d in range(WINDOW_DIMS):
         indent = "    " * (d + 2)
         loops += f"{indent}for (int t{d} = 0; t{d} < taps{d}; t{d}++) {{\n{indent}    int p{d} = x{d} + t{d} * dilation{d};\n"
         loops += f"{indent}    if (p{d} < 0 || p{d} >= size{d}) continue;\n"

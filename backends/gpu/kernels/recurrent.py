@@ -12,19 +12,23 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from mnnx.backends.gpu.constants import (
+    ACTIVATIONS,
+    INPUT_FORGET,
+    LAST_C,
+    LAST_H,
+    LENGTHS,
+    PEEPHOLES,
+    RANGE_TEAM,
+    SEQUENCE_ROWS,
+    SHARED_DEPTH,
+    SHARED_VECTORS,
+    Y,
+)
 from mnnx.backends.gpu.epilogue import activate
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.kernels.quantization import ITEMS, SATURATED
+from mnnx.backends.gpu.kernels.quantization import SATURATED
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, REPORT, Source, lane, reads, writes
-
-#: Vectors × parts of the depth in a work group of recurrent.step, where the depth is shared.
-SHARED_VECTORS, SHARED_DEPTH = 8, 16
-#: The gates' and cells' activations that kernels know.
-ACTIVATIONS = ("Relu", "LeakyRelu", "HardSigmoid", "Sigmoid", "Tanh")
-#: Rows (sequences) of a work item's tile, where it isn't.
-ROWS = 4
-#: Bits of `flags`: which outputs are wanted, which inputs are given, LSTM's input_forget.
-Y, LAST_H, LAST_C, LENGTHS, PEEPHOLES, INPUT_FORGET = (1 << bit for bit in range(6))
 
 _PARAMS = (
     "int now, int steps, int batch, int directions, int hidden, int blocks, int batch_first, int first_reversed, int h_at, "
@@ -86,7 +90,7 @@ _FLAGS = {"@PEEPHOLES": PEEPHOLES, "@INPUT_FORGET": INPUT_FORGET}
 
 
 def _variants() -> Iterator[dict[str, Any]]:
-    for formula, storage, (rows, shared) in itertools.product(_FORMULAS, FLOATS, ((1, True), (ROWS, False))):
+    for formula, storage, (rows, shared) in itertools.product(_FORMULAS, FLOATS, ((1, True), (SEQUENCE_ROWS, False))):
         yield {"formula": formula, "storage": storage, "block": AHEAD_BLOCK, "rows": rows, "shared": shared}
 
 
@@ -238,14 +242,14 @@ def rounded() -> Source:
     body = f"""\
     int item = lid(0), first = group(0) * batch * width;
     float low = 0.0f, high = 0.0f;
-    for (int e = item; e < batch * hidden; e += {ITEMS}) {{
+    for (int e = item; e < batch * hidden; e += {RANGE_TEAM}) {{
         float v = load_state(h_at + first + e / hidden * width + e % hidden);
         low = v < low ? v : low;
         high = v > high ? v : high;
     }}
     lows[item] = low;
     highs[item] = high;
-    for (int half_of = {ITEMS // 2}; half_of > 0; half_of /= 2) {{
+    for (int half_of = {RANGE_TEAM // 2}; half_of > 0; half_of /= 2) {{
         barrier_local();
         if (item < half_of) {{
             lows[item] = min(lows[item], lows[item + half_of]);
@@ -257,11 +261,11 @@ def rounded() -> Source:
     high = highs[0];
     float scale = low == high ? 1.0f : (high - low) / 255.0f;
     float zero = saturated(-low / scale, 0.0f, 0.0f, 255.0f);
-    for (int e = item; e < batch * hidden; e += {ITEMS}) {{
+    for (int e = item; e < batch * hidden; e += {RANGE_TEAM}) {{
         int at = first + e / hidden * width + e % hidden;
         store_state(to_at + at, (saturated(load_state(h_at + at) / scale, zero, 0.0f, 255.0f) - zero) * scale);
     }}"""
-    shared = (("float", "lows", ITEMS), ("float", "highs", ITEMS))
+    shared = (("float", "lows", RANGE_TEAM), ("float", "highs", RANGE_TEAM))
     return Source(
-        (writes("state", "float"),), "int h_at, int to_at, int batch, int hidden, int width", body, SATURATED, shared, (ITEMS, 1, 1)
+        (writes("state", "float"),), "int h_at, int to_at, int batch, int hidden, int width", body, SATURATED, shared, (RANGE_TEAM, 1, 1)
     )

@@ -6,14 +6,13 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
+from mnnx.backends.gpu.constants import TEAM, TERMS
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.kernels.rows import TEAM, folded, forms, result_width, splat, start, vector
+from mnnx.backends.gpu.kernels.rows import folded, forms, result_width, splat, start, vector
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, lane, reads, writes
 
 #: kind → the value of nothing, and how a vector is added to what there is.
 _KINDS = {"sum": ("0.0f", "{0} + {1}"), "product": ("1.0f", "{0} * {1}"), "max": ("-INFINITY", "larger({0}, {1})")}
-#: So many terms are summed by themselves before they are added to the rest, which keeps rounding errors small.
-_TERMS = 64
 
 
 def _variants() -> Iterator[dict[str, Any]]:
@@ -65,9 +64,9 @@ def rows(kind: str, source: str, result: str, width: int, along: bool) -> Source
     int base = o * count * inner + i, first = p * part_step, last = min(count, first + span);
 {peak if kind == "sum" else ""}\
     {t} all = {splat(width, nothing)};
-    for (int k0 = first; k0 < last; k0 += {_TERMS} * step) {{
+    for (int k0 = first; k0 < last; k0 += {TERMS} * step) {{
         {t} part = {splat(width, nothing)};
-        int end = min(last, k0 + {_TERMS} * step);
+        int end = min(last, k0 + {TERMS} * step);
         for (int k = k0; k < end; k += step) {{
             {t} v = load_x(base + k * inner);
 {terms}            part = {combine.format("part", "v")};
@@ -87,13 +86,9 @@ def rows(kind: str, source: str, result: str, width: int, along: bool) -> Source
     return Source(buffers, params, body, functions)
 
 
-#: How reduction.ints knows its kinds.
-INT_KINDS = ("sum", "product", "max", "min", "absolute", "squares")
-
-
 @kernel_factory("reduction.ints", lambda: [{}])
 def ints() -> Source:
-    """y [outer, inner] from x [outer, count, inner] of int32; kind: a place in INT_KINDS. Work items: rows."""
+    """y [outer, inner] from x [outer, count, inner] of int32; kind: a place in constants.INT_KINDS. Work items: rows."""
     body = f"""\
 {start(1)}    int all = 0;
     if (kind == 1) all = 1;

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from mnnx.backends.gpu.constants import RESIZE_DIMS
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, RAW, Source, reads, writes
 
-#: Dims that a kernel resizes or passes over; outermost first, the first ones may be 1.
-DIMS = 4
-
 #: Per dim its size in the result, its step in x, its number of taps (0: it stays), and where its table starts.
-PARAMS = "int total, " + ", ".join(f"int {name}{d}" for name in ("size", "step", "taps", "start") for d in range(DIMS))
+PARAMS = "int total, " + ", ".join(f"int {name}{d}" for name in ("size", "step", "taps", "start") for d in range(RESIZE_DIMS))
 
 _PLACES = (
     """\
@@ -19,7 +17,7 @@ _PLACES = (
     if (i >= total) return;
     int rest = i;
 """
-    + "".join(f"    int j{d} = rest % size{d};\n    rest /= size{d};\n" for d in reversed(range(1, DIMS)))
+    + "".join(f"    int j{d} = rest % size{d};\n    rest /= size{d};\n" for d in reversed(range(1, RESIZE_DIMS)))
     + "    int j0 = rest;\n"
 )
 
@@ -31,7 +29,7 @@ def weighted(storage: str, width: int) -> Source:
     kind, zero = ("float", "0.0f") if width == 1 else (f"float{width}", f"splat{width}(0.0f)")
     loops = ends = ""
     weight, place = "1.0f", "0"
-    for d in range(DIMS):
+    for d in range(RESIZE_DIMS):
         indent = "    " * (d + 1)
         loops += f"""\
 {indent}for (int t{d} = 0; t{d} < max(taps{d}, 1); t{d}++) {{
@@ -49,7 +47,7 @@ def weighted(storage: str, width: int) -> Source:
     outside = "outside" if width == 1 else f"splat{width}(outside)"
     body = f"""{_PLACES}    {kind} sum = {zero};
     bool beyond = false;
-{loops}                    sum += w{DIMS - 1} * load_x(at{DIMS - 1});
+{loops}                    sum += w{RESIZE_DIMS - 1} * load_x(at{RESIZE_DIMS - 1});
 {ends}    if (beyond) sum = {outside};
     store_y(i, sum);"""
     buffers = (reads("x", storage, width), reads("positions", "int"), reads("weights", "float"), writes("y", storage, width))
@@ -64,7 +62,7 @@ def _nearest_variants() -> Iterator[dict]:
 @kernel_factory("resize.nearest", _nearest_variants)
 def nearest(storage: str, width: int) -> Source:
     """y = the one element of x at the positions, moved as it is."""
-    places = "".join(f"    int p{d} = taps{d} != 0 ? load_positions(start{d} + j{d}) : j{d};\n" for d in range(DIMS))
-    place = " + ".join(f"p{d} * step{d}" for d in range(DIMS))
+    places = "".join(f"    int p{d} = taps{d} != 0 ? load_positions(start{d} + j{d}) : j{d};\n" for d in range(RESIZE_DIMS))
+    place = " + ".join(f"p{d} * step{d}" for d in range(RESIZE_DIMS))
     body = f"{_PLACES}{places}    store_y(i, load_x({place}));"
     return Source((reads("x", storage, width), reads("positions", "int"), writes("y", storage, width)), PARAMS, body)

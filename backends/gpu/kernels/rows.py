@@ -7,12 +7,8 @@ row of its own. `team` work items share a row.
 
 from __future__ import annotations
 
+from mnnx.backends.gpu.constants import TEAM, TERMS
 from mnnx.backends.gpu.source import lane
-
-#: Work items that share a row, where not each has its own.
-TEAM = 64
-#: So many terms are summed by themselves before they are added to the rest, which keeps rounding errors small.
-_TERMS = 64
 
 
 def vector(width: int) -> str:
@@ -44,9 +40,9 @@ def total(name: str, width: int, team: int, term: str) -> str:
     t = vector(width)
     return f"""\
     {t} {name} = {splat(width, "0.0f")};
-    for (int k0 = me; k0 < count; k0 += {team * _TERMS}) {{
+    for (int k0 = me; k0 < count; k0 += {team * TERMS}) {{
         {t} part = {splat(width, "0.0f")};
-        int end = min(count, k0 + {team * _TERMS});
+        int end = min(count, k0 + {team * TERMS});
         for (int k = k0; k < end; k += {team}) {{
             {t} v = load_x(base + k * inner);
             part = part + {term};

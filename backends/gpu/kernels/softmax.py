@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 
+from mnnx.backends.gpu.constants import TEAM
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.kernels.rows import TEAM, each, forms, local, shared_result, shares, splat, start, total, vector
+from mnnx.backends.gpu.kernels.rows import each, forms, local, shared_result, shares, splat, start, total, vector
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
 

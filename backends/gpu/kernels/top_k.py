@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import itertools
 
+from mnnx.backends.gpu.constants import DIGIT_BITS, TEAM
 from mnnx.backends.gpu.kernel import kernel_factory
-from mnnx.backends.gpu.kernels.rows import TEAM, start
+from mnnx.backends.gpu.kernels.rows import start
 from mnnx.backends.gpu.source import FLOATS, Source, reads, writes
 
 STORAGES = (*FLOATS, "int")
-_BITS = 2
 
 
 def _key(storage: str) -> str:
@@ -34,7 +34,7 @@ uint key_of(float v, int flip) {
 @kernel_factory("top_k.select", lambda: [{"storage": s, "team": team} for s, team in itertools.product(STORAGES, (1, TEAM))])
 def select(storage: str, team: int) -> Source:
     """places [rows, k]: where in its row each of the k best elements lies, from the first on. Work items: rows × team."""
-    choices = range(1, 1 << _BITS)
+    choices = range(1, 1 << DIGIT_BITS)
     counts = "".join(f"            n{c} += key >= (least | ({c}u << to_uint(bit))) ? 1 : 0;\n" for c in choices)
     declared = ", ".join(f"n{c} = 0" for c in choices)
     summed = "".join(f"        shares{c}[me] = n{c};\n" for c in choices)
@@ -66,7 +66,7 @@ def select(storage: str, team: int) -> Source:
     alone = "    int more_before = 0, alike_before = 0, all_more = more;\n"
     body = f"""\
 {start(team)}    uint least = 0u;
-    for (int bit = {32 - _BITS}; bit >= 0; bit -= {_BITS}) {{
+    for (int bit = {32 - DIGIT_BITS}; bit >= 0; bit -= {DIGIT_BITS}) {{
         int {declared};
         for (int j = me; j < count; j += {team}) {{
             uint key = key_of(load_x(base + j * inner), flip);
