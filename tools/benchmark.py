@@ -17,7 +17,7 @@ from mnnx.errors import InputError, MnnxError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
 from mnnx.tools.options import FiniteRange
-from mnnx.tools.session_options import SessionOptions, session_options
+from mnnx.tools.session_options import INTER_OP_THREADS, SessionOptions, session_options
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +37,7 @@ def _counts(_context: Any, _parameter: Any, text: str) -> list[int]:
 @click.argument("model")
 @feed_options
 @click.option("--threads", default="0", callback=_counts, metavar="N[,N…]", help="Numbers of threads to try, e.g. 1,2,4 (0: all CPUs).")
+@INTER_OP_THREADS
 @click.option("--backends", default="cpu", show_default=True, metavar="NAME[,NAME…]", help="Devices to compare.")
 @session_options
 @click.option("--seconds", default=2.0, show_default=True, type=FiniteRange(0), help="How long to run each warm row.")
@@ -130,7 +131,7 @@ def _cold_start(engine: tuple[str, str, int], file: str | Path, feed: dict[str, 
     import pickle
 
     name, backend, threads = engine
-    arguments = [name, backend, str(threads), options.precision, str(file), options.cache_file or ""]
+    arguments = [name, backend, str(threads), str(options.inter_op_threads), options.precision, str(file), options.cache_file or ""]
     command = [sys.executable, "-m", "mnnx.tools.cold_start", *arguments]
     result = subprocess.run(command, input=pickle.dumps(feed), capture_output=True)
     if result.returncode:

@@ -1,6 +1,6 @@
 """A process that starts an engine, loads a model, runs it once, and says in JSON how long each took.
 
-    python -m mnnx.tools.cold_start ENGINE BACKEND THREADS PRECISION MODEL CACHE_FILE < pickled feed
+    python -m mnnx.tools.cold_start ENGINE BACKEND THREADS INTER_OP_THREADS PRECISION MODEL CACHE_FILE < pickled feed
 
 `mnnx benchmark` starts it.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    engine, backend, threads, precision, model, cache_file = sys.argv[1:]
+    engine, backend, threads, inter_op_threads, precision, model, cache_file = sys.argv[1:]
     data = sys.stdin.buffer.read()
     steps = {}
     start = time.perf_counter()
@@ -28,8 +28,8 @@ def main() -> None:
         start = time.perf_counter()
         interpreter = interpreter_class.from_file(model)
         interpreter.set_cache_file(cache_file or None)
-        hints = hints_class(precision=precision)
-        session = interpreter.create_session(config_class(backend=backend, num_threads=int(threads), backend_config=hints))
+        counts = {"num_threads": int(threads), "inter_op_threads": int(inter_op_threads)}
+        session = interpreter.create_session(config_class(backend=backend, backend_config=hints_class(precision=precision), **counts))
         run = session.run
     else:
         import onnxruntime  # noqa: F401

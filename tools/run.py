@@ -16,7 +16,7 @@ from mnnx.errors import InputError
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed, telling_of_random_values
 from mnnx.tools.main import Command
 from mnnx.tools.options import tensor_names
-from mnnx.tools.session_options import SessionOptions, session_options
+from mnnx.tools.session_options import INTER_OP_THREADS, SessionOptions, session_options
 
 if TYPE_CHECKING:
     import numpy as np
@@ -64,6 +64,7 @@ class _Stopwatch:
 @click.option("--save", metavar="FILE.npz", callback=_archive_name, help="Write the outputs to one file.")
 @click.option("--output-dir", metavar="DIR", help="Write the outputs to one .npy file each.")
 @THREADS
+@INTER_OP_THREADS
 @BACKEND
 @session_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON instead of a table.")

@@ -1,4 +1,4 @@
-"""The options of commands that run sessions: precision, and tuning or the use of what was measured before."""
+"""The options of commands that run sessions: precision, tuning or the use of what was measured before, branches side by side."""
 
 from __future__ import annotations
 
@@ -19,15 +19,24 @@ if TYPE_CHECKING:
 PRECISION = click.option(
     "--precision", type=click.Choice(["high", "low"]), default="high", show_default=True, help="low: store halves where that is faster."
 )
+#: For commands that run all ops at once, beside `session_options`.
+INTER_OP_THREADS = click.option(
+    "--inter-op-threads",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Ops that don't need each other's results to run at once, on the session's threads (cpu).",
+)
 
 
 class SessionOptions(Row):
-    """What --precision, --tune, --tune-seconds and --cache-file say."""
+    """What --precision, --tune, --tune-seconds, --cache-file and --inter-op-threads say."""
 
     precision: str
     tune: bool
     tune_seconds: float
     cache_file: str | None
+    inter_op_threads: int = 1
 
     def create_session(self, interpreter: Interpreter, backend: str, threads: int) -> Session:
         """A session of that kind."""
@@ -41,6 +50,7 @@ class SessionOptions(Row):
                 backend_config=BackendConfig(precision=self.precision),
                 tune=self.tune,
                 tune_seconds=self.tune_seconds,
+                inter_op_threads=self.inter_op_threads,
             )
         )
 
@@ -55,7 +65,7 @@ def session_options(function: Callable[..., Any]) -> Callable[..., Any]:
     )
     @click.option("--cache-file", metavar="FILE", help="Where times measured before are looked up, and new ones are kept.")
     @functools.wraps(function)
-    def bundled(precision: str, tune: bool, tune_seconds: float, cache_file: str | None, **others: Any) -> Any:
-        return function(options=SessionOptions(precision, tune, tune_seconds, cache_file), **others)
+    def bundled(precision: str, tune: bool, tune_seconds: float, cache_file: str | None, inter_op_threads: int = 1, **others: Any) -> Any:
+        return function(options=SessionOptions(precision, tune, tune_seconds, cache_file, inter_op_threads), **others)
 
     return bundled

@@ -13,7 +13,7 @@ SHAPE = ("--shape", "image=1,3,8,8", "--seconds", "0.01")
 
 
 def test_cold_and_warm_rows_of_every_engine(mnnx_command, classifier: Path) -> None:
-    result = mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1,2", "--against-onnxruntime", "--json")
+    result = mnnx_command("benchmark", classifier, *SHAPE, "--threads", "1,2", "--inter-op-threads", "2", "--against-onnxruntime", "--json")
     assert result.exit_code == 0, result.stderr
     report = json.loads(result.stdout)
     engines = {("mnnx", "cpu", 1), ("mnnx", "cpu", 2), ("onnxruntime", "cpu", 1), ("onnxruntime", "cpu", 2)}
@@ -27,18 +27,19 @@ def test_cold_and_warm_rows_of_every_engine(mnnx_command, classifier: Path) -> N
         assert 0 < row["min_ms"] <= row["p50_ms"] <= row["p90_ms"] <= row["p99_ms"]
 
 
-@pytest.mark.parametrize("precision", ["high", "low"])
-def test_sessions_have_the_precision_that_is_asked_for(mnnx_command, classifier: Path, precision: str, monkeypatch) -> None:
+@pytest.mark.parametrize("command", [["run"], ["benchmark", "--no-cold", "--seconds", "0.01"]])
+@pytest.mark.parametrize(("precision", "width"), [("high", 1), ("low", 3)])
+def test_sessions_are_as_options_ask(mnnx_command, classifier: Path, command: list[str], precision: str, width: int, monkeypatch) -> None:
     asked, create = [], Interpreter.create_session
 
     def watched(self: Interpreter, config: ScheduleConfig | None = None) -> Session:
-        asked.append(config and config.backend_config.precision)
+        asked.append(config and (config.backend_config.precision, config.inter_op_threads))
         return create(self, config)
 
     monkeypatch.setattr(Interpreter, "create_session", watched)
-    result = mnnx_command("benchmark", classifier, *SHAPE, "--no-cold", "--precision", precision)
+    result = mnnx_command(*command, classifier, *SHAPE[:2], "--precision", precision, "--inter-op-threads", width)
     assert result.exit_code == 0, result.stderr
-    assert asked[-1] == precision
+    assert asked[-1] == (precision, width)
 
 
 def test_tables(mnnx_command, classifier: Path) -> None:
