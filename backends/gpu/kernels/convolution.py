@@ -20,6 +20,31 @@ def _variants() -> Iterator[dict[str, Any]]:
                 yield {"storage": storage, "inside": False, **sizes}
 
 
+def _windows(rows: int, inside: bool) -> str:
+    """Where the windows of `rows` pixels from (oz, oy, ox) on begin: z<row>, y<row>, x<row>, and where all are inside the pixel p<row>."""
+    text = ""
+    for r in range(rows):
+        text += f"    int z{r} = oz * stride_d - begin_d, y{r} = oy * stride_h - begin_h, x{r} = ox * stride_w - begin_w;\n"
+        if r + 1 < rows:
+            text += f"    if (first + {r + 1} < pixels) {{\n        ox += 1;\n"
+            text += "        if (ox == out_w) { ox = 0; oy += 1; if (oy == out_h) { oy = 0; oz += 1; } }\n    }\n"
+    places = (f"    int p{r} = image + (z{r} * in_h + y{r}) * in_w + x{r};\n" for r in range(rows))
+    return text + "".join(places if inside else ())
+
+
+def _pixels(rows: int, unit: int, inside: bool) -> str:
+    """The places a<row> of the windows' pixels under tap (kz, ky, kx); in<row>: whether these are in the image, where not all are."""
+    if inside:
+        places = (f"        place_x a{r} = at_x((p{r} + tap) * {unit});\n" for r in range(rows))
+        return "        int tap = (kz * dilation_d * in_h + ky * dilation_h) * in_w + kx * dilation_w;\n" + "".join(places)
+    return "        int tz = kz * dilation_d, ty = ky * dilation_h, tx = kx * dilation_w;\n" + "".join(
+        f"        bool in{r} = z{r} + tz >= 0 && z{r} + tz < in_d && y{r} + ty >= 0 && y{r} + ty < in_h"
+        f" && x{r} + tx >= 0 && x{r} + tx < in_w;\n"
+        f"        place_x a{r} = at_x((in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image) * {unit});\n"
+        for r in range(rows)
+    )
+
+
 @kernel_factory("convolution.product", _variants)
 def product(storage: str, source: int, block: int, target: int, rows: int, vectors: int, inside: bool) -> Source:
     """y = activation(conv(x, w) + bias + residual), `rows` pixels times `vectors` blocks of output channels per work item.
@@ -31,32 +56,9 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
     """
     scalars = source == 1 or block > 4
     unit = source if scalars else 1
-    each_row, each_vector = range(rows), range(vectors)
-    begin = "".join(
-        f"    int z{r} = oz * stride_d - begin_d, y{r} = oy * stride_h - begin_h, x{r} = ox * stride_w - begin_w;\n"
-        + (
-            f"    if (first + {r + 1} < pixels) {{\n"
-            "        ox += 1;\n        if (ox == out_w) { ox = 0; oy += 1; if (oy == out_h) { oy = 0; oz += 1; } }\n    }\n"
-            if r + 1 < rows
-            else ""
-        )
-        for r in each_row
-    )
-    if inside:
-        begin += "".join(f"    int p{r} = image + (z{r} * in_h + y{r}) * in_w + x{r};\n" for r in each_row)
-        at = "        int tap = (kz * dilation_d * in_h + ky * dilation_h) * in_w + kx * dilation_w;\n" + "".join(
-            f"        place_x a{r} = at_x((p{r} + tap) * {unit});\n" for r in each_row
-        )
-    else:
-        at = "        int tz = kz * dilation_d, ty = ky * dilation_h, tx = kx * dilation_w;\n" + "".join(
-            f"        bool in{r} = z{r} + tz >= 0 && z{r} + tz < in_d && y{r} + ty >= 0 && y{r} + ty < in_h"
-            f" && x{r} + tx >= 0 && x{r} + tx < in_w;\n"
-            f"        place_x a{r} = at_x((in{r} ? image + ((z{r} + tz) * in_h + y{r} + ty) * in_w + x{r} + tx : image) * {unit});\n"
-            for r in each_row
-        )
-    weights = "".join(f"    place_w w{v} = at_w(n * weights_step + min(block + {v}, out_blocks - 1) * depth);\n" for v in each_vector)
-    moves = "".join(f"            move_x(a{r}, step);\n" for r in each_row)
-    moves += "".join(f"            move_w(w{v}, {source});\n" for v in each_vector)
+    weights = "".join(f"    place_w w{v} = at_w(n * weights_step + min(block + {v}, out_blocks - 1) * depth);\n" for v in range(vectors))
+    moves = "".join(f"            move_x(a{r}, step);\n" for r in range(rows))
+    moves += "".join(f"            move_w(w{v}, {source});\n" for v in range(vectors))
     body = f"""\
     int first = gid(0) * {rows}, block = gid(1) * {vectors}, n = gid(2);
     int pixels = out_d * out_h * out_w, in_pixels = in_d * in_h * in_w, step = in_pixels * {unit};
@@ -64,12 +66,12 @@ def product(storage: str, source: int, block: int, target: int, rows: int, vecto
     int group = block / group_out_blocks;
     int image = (n * in_blocks + group * group_in_blocks) * in_pixels;
     int ox = first % out_w, oy = first / out_w % out_h, oz = first / (out_w * out_h);
-{begin}{declare(block, rows, vectors)}
+{_windows(rows, inside)}{declare(block, rows, vectors)}
     int depth = kernel_d * kernel_h * kernel_w * group_in_blocks * {source};
 {weights}    for (int kz = 0; kz < kernel_d; kz++)
     for (int ky = 0; ky < kernel_h; ky++)
     for (int kx = 0; kx < kernel_w; kx++) {{
-{at}        for (int i = 0; i < group_in_blocks; i++) {{
+{_pixels(rows, unit, inside)}        for (int i = 0; i < group_in_blocks; i++) {{
 {accumulate(source, block, rows, vectors, scalars, inside)}
 {moves}\
         }}

@@ -28,7 +28,7 @@ from mnnx.backends.gpu.constants import (
 from mnnx.backends.gpu.epilogue import activate
 from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.quantization import SATURATED
-from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, REPORT, Source, lane, reads, writes
+from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, REPORT, Buffer, Source, lane, reads, writes
 
 _PARAMS = (
     "int now, int steps, int batch, int directions, int hidden, int blocks, int batch_first, int first_reversed, int h_at, "
@@ -144,6 +144,37 @@ def _sums(rows: int, gates: int, shared: bool) -> str:
     return "\n".join(lines)
 
 
+def _fold(gates: int) -> str:
+    """Adds up the results of the work items that share a sequence's product, of which the first one goes on."""
+    place = f"(lid(1) * {gates} + {{}}) * {SHARED_VECTORS} + lid(0)"
+    kept = "".join(f"    parts[{place.format(g)}] = results[{g}];\n" for g in range(gates))
+    fetched = "".join(f"    results[{g}] = parts[{place.format(g)}];\n" for g in range(gates))
+    return f"""\
+{kept}    barrier_local();
+    for (int half_of = {SHARED_DEPTH // 2}; half_of > 0; half_of /= 2) {{
+        if (lid(1) < half_of) {{
+            for (int g = 0; g < {gates}; g++) {{
+                parts[{place.format("g")}] = parts[{place.format("g")}] + parts[{place.format(f"half_of * {gates} + g")}];
+            }}
+        }}
+        barrier_local();
+    }}
+    if (lid(1) > 0 || j >= blocks) return;
+{fetched}"""
+
+
+def _buffers(formula: str, storage: str, block: int) -> tuple[Buffer, ...]:
+    buffers = [reads("gates", storage, block), reads("r", storage, block), reads("h", "float"), writes("state", "float", block)]
+    buffers += [reads("more", storage, block)] if formula in ("gru", "lstm") else []
+    buffers += [reads("lengths", "int"), writes("y", storage), writes("last_h", storage)]
+    return *buffers, *([writes("last_c", storage)] if formula == "lstm" else [])
+
+
+def _typed(text: str, block: int) -> str:
+    """The text with its vectors' type for T, and what makes such vectors for @."""
+    return text.replace("T ", f"float{block} ").replace("@0", f"splat{block}(0.0f)").replace("@(", f"splat{block}(")
+
+
 @kernel_factory("recurrent.step", _variants)
 def step(formula: str, storage: str, block: int, rows: int, shared: bool) -> Source:
     """One step of all sequences and directions. r: [directions, …] vectors of `r_block`, `r_step` and `r_gate` from one to the next.
@@ -166,21 +197,7 @@ def step(formula: str, storage: str, block: int, rows: int, shared: bool) -> Sou
 """
     arrays: tuple[tuple[str, str, int], ...] = ()
     if shared:
-        place = f"(lid(1) * {gates} + {{}}) * {SHARED_VECTORS} + lid(0)"
-        fold = f"""\
-    for (int half_of = {SHARED_DEPTH // 2}; half_of > 0; half_of /= 2) {{
-        if (lid(1) < half_of) {{
-            for (int g = 0; g < {gates}; g++) {{
-                parts[{place.format("g")}] = parts[{place.format("g")}] + parts[{place.format(f"half_of * {gates} + g")}];
-            }}
-        }}
-        barrier_local();
-    }}
-    if (lid(1) > 0 || j >= blocks) return;
-"""
-        head += "".join(f"    parts[{place.format(g)}] = results[{g}];\n" for g in range(gates))
-        head += f"    barrier_local();\n{fold}"
-        head += "".join(f"    results[{g}] = parts[{place.format(g)}];\n" for g in range(gates))
+        head += _fold(gates)
         arrays = ((f"float{block}", "parts", SHARED_VECTORS * SHARED_DEPTH * gates),)
     cell = chosen.cell
     for name, bit in _FLAGS.items():
@@ -199,19 +216,11 @@ def step(formula: str, storage: str, block: int, rows: int, shared: bool) -> Sou
         T before = load_state(now % 2 * states + own), {products};
         {cell}
 {"" if formula == "gru reset" else _state(block, lstm)}    }}"""
-    buffers = [reads("gates", storage, block), reads("r", storage, block), reads("h", "float"), writes("state", "float", block)]
-    buffers += [reads("more", storage, block)] if formula in ("gru", "lstm") else []
-    buffers += [reads("lengths", "int"), writes("y", storage), writes("last_h", storage)]
-    buffers += [writes("last_c", storage)] if lstm else []
     functions = activate(block, ACTIVATIONS) + "T apply(int kind, float a, float b, T v, float clip) {\n"
     functions += "    return activate(kind, a, b, keep_nan(clamp(v, -clip, clip), v));\n}\n"
-    texts = (
-        text.replace("T ", f"float{block} ").replace("@0", f"splat{block}(0.0f)").replace("@(", f"splat{block}(")
-        for text in (body, functions)
-    )
-    body, functions = texts
     params = _PARAMS + (_LSTM_PARAMS if lstm else "")
-    return Source(tuple(buffers), params, body, functions, arrays, (SHARED_VECTORS, SHARED_DEPTH, 1) if shared else (64, 1, 1))
+    group = (SHARED_VECTORS, SHARED_DEPTH, 1) if shared else (64, 1, 1)
+    return Source(_buffers(formula, storage, block), params, _typed(body, block), _typed(functions, block), arrays, group)
 
 
 @kernel_factory("recurrent.start", lambda: [{"storage": storage} for storage in FLOATS])

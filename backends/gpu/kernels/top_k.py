@@ -31,16 +31,12 @@ uint key_of(float v, int flip) {
 """
 
 
-@kernel_factory("top_k.select", lambda: [{"storage": s, "team": team} for s, team in itertools.product(STORAGES, (1, TEAM))])
-def select(storage: str, team: int) -> Source:
-    """places [rows, k]: where in its row each of the k best elements lies, from the first on. Work items: rows × team."""
-    choices = range(1, 1 << DIGIT_BITS)
-    counts = "".join(f"            n{c} += key >= (least | ({c}u << to_uint(bit))) ? 1 : 0;\n" for c in choices)
-    declared = ", ".join(f"n{c} = 0" for c in choices)
+def _add_up(team: int, choices: range) -> str:
+    """Makes each work item's n<choice> the sum of the whole team's."""
     summed = "".join(f"        shares{c}[me] = n{c};\n" for c in choices)
     added = "".join(f"                shares{c}[me] += shares{c}[me + half_of];\n" for c in choices)
     fetched = "".join(f"        n{c} = shares{c}[0];\n" for c in choices)
-    tree = f"""\
+    return f"""\
 {summed}        barrier_local();
         for (int half_of = {team // 2}; half_of > 0; half_of /= 2) {{
             if (me < half_of) {{
@@ -49,21 +45,34 @@ def select(storage: str, team: int) -> Source:
         }}
 {fetched}        barrier_local();
 """
-    chosen = "".join(f"        if (n{c} >= k) digit = {c}u;\n" for c in choices)
-    before = """\
+
+
+def _count_before(team: int) -> str:
+    """Adds up `more` and `alike` of the team's work items before this one in more_before and alike_before, `more` of all in all_more."""
+    if team == 1:
+        return "    int more_before = 0, alike_before = 0, all_more = more;\n"
+    return f"""\
     shares1[me] = more;
     shares2[me] = alike;
     barrier_local();
     int more_before = 0, alike_before = 0, all_more = 0;
-    for (int other = 0; other < TEAM; other++) {
-        if (other < me) {
+    for (int other = 0; other < {team}; other++) {{
+        if (other < me) {{
             more_before += shares1[other];
             alike_before += shares2[other];
-        }
+        }}
         all_more += shares1[other];
-    }
-""".replace("TEAM", str(team))
-    alone = "    int more_before = 0, alike_before = 0, all_more = more;\n"
+    }}
+"""
+
+
+@kernel_factory("top_k.select", lambda: [{"storage": s, "team": team} for s, team in itertools.product(STORAGES, (1, TEAM))])
+def select(storage: str, team: int) -> Source:
+    """places [rows, k]: where in its row each of the k best elements lies, from the first on. Work items: rows × team."""
+    choices = range(1, 1 << DIGIT_BITS)
+    counts = "".join(f"            n{c} += key >= (least | ({c}u << to_uint(bit))) ? 1 : 0;\n" for c in choices)
+    declared = ", ".join(f"n{c} = 0" for c in choices)
+    chosen = "".join(f"        if (n{c} >= k) digit = {c}u;\n" for c in choices)
     body = f"""\
 {start(team)}    uint least = 0u;
     for (int bit = {32 - DIGIT_BITS}; bit >= 0; bit -= {DIGIT_BITS}) {{
@@ -71,7 +80,7 @@ def select(storage: str, team: int) -> Source:
         for (int j = me; j < count; j += {team}) {{
             uint key = key_of(load_x(base + j * inner), flip);
 {counts}        }}
-{tree if team > 1 else ""}        uint digit = 0u;
+{_add_up(team, choices) if team > 1 else ""}        uint digit = 0u;
 {chosen}        least = least | (digit << to_uint(bit));
     }}
     int share = (count + {team - 1}) / {team}, first = min(count, me * share), last = min(count, first + share), more = 0, alike = 0;
@@ -80,7 +89,7 @@ def select(storage: str, team: int) -> Source:
         if (key > least) more += 1;
         if (key == least) alike += 1;
     }}
-{before if team > 1 else alone}\
+{_count_before(team)}\
     int spare = k - all_more, to = row * k + more_before + min(alike_before, spare), seen = alike_before;
     for (int j = first; j < last; j++) {{
         uint key = key_of(load_x(base + j * inner), flip);
