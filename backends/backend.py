@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from mnnx.backends.blocked import tensor_bytes
+from mnnx.backends.blocked import can_block, tensor_bytes
 from mnnx.backends.expansion import origin
 from mnnx.backends.mapped import forget_pages
 from mnnx.backends.prepared import PreparedWeights
@@ -41,6 +41,11 @@ class Layouts(Row):
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
     saves: float = 0.0
+
+    @classmethod
+    def of_images(cls, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
+        """The way from an image in blocks to an image in blocks, the first input and output; none where such can't be blocked."""
+        return [cls((lanes, *(0 for _ in inputs[1:])), (lanes, *(0 for _ in outputs[1:])))] if can_block(outputs[0]) else ()
 
 
 class Execution(ABC):

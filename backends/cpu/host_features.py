@@ -41,7 +41,7 @@ _CPUID = {
 #: What the system must save at a switch of threads for AVX, and for AVX-512 (bits of XCR0).
 _AVX_STATE, _AVX512_STATE = 0x06, 0xE6
 
-_HWCAP, _HWCAP2 = 16, 26
+_AT_HWCAP = 16
 #: Bits of AT_HWCAP on arm64 Linux (asm/hwcap.h), and their names in /proc/cpuinfo.
 _HWCAPS = {1: "asimd", 10: "asimdhp", 20: "asimddp"}
 
@@ -102,7 +102,7 @@ def _arm_features() -> frozenset[str]:
     except (AttributeError, OSError):  # not Linux
         return frozenset({"asimd"})
     getauxval.restype, getauxval.argtypes = ctypes.c_ulong, [ctypes.c_ulong]
-    word = getauxval(_HWCAP)
+    word = getauxval(_AT_HWCAP)
     return frozenset(name for bit, name in _HWCAPS.items() if word >> bit & 1)
 
 

@@ -1,6 +1,6 @@
 """Numbers on which kernels' sources and the executions that dispatch them agree.
 
-Executions import no module of `kernels`, where sources are made: with kernels that were compiled ahead of time nobody needs these.
+Executions import no module of `kernels`: a family's sources are imported when one of its kernels is first recorded.
 """
 
 from __future__ import annotations

@@ -90,9 +90,3 @@ def c_expression(text: str, compute: str, names: Mapping[str, tuple[str, bool]])
     """An expression computed in the dtype `compute`, as C, and whether that is a boolean. names: C of each name, and whether it is one."""
     kind, prefix = COMPUTES[compute]
     return _Writer(kind, prefix, names).write(ast.parse(text, mode="eval").body)
-
-
-def functions_of(text: str) -> frozenset[str]:
-    """The functions that an expression calls."""
-    nodes = ast.walk(ast.parse(text, mode="eval"))
-    return frozenset(node.func.id for node in nodes if isinstance(node, ast.Call))

@@ -2,7 +2,7 @@
 
     kernel("softmax.rows", storage="float")
 
-A kernel's factory stands in `kernels/<first part of the name>.py`; only what compiles it looks there.
+A kernel's factory stands in `kernels/<first part of the name>.py`; `Kernel.source` imports it.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -12,6 +13,7 @@ from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.convolution import Conv, Convolution
 from mnnx.schema.ops.elementwise import FLOATS, require_dtype
 from mnnx.schema.ops.matmul import matmul_shape
+from mnnx.schema.records import Row
 
 #: Element types that QuantizeLinear makes: integers, and floats of 8 bits and less.
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32"))
@@ -253,3 +255,27 @@ class QLinearConv(Convolution):
 
     def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
         return 2 * outputs[0].size * math.prod(inputs[3].shape[1:])
+
+
+class Operands(Row):
+    """The inputs of a product of quantized tensors, by what they are; None where there is none.
+
+    x and w: the left and the right matrices, or the image and the weights. scales: of x, w and the result, none where the sums are that.
+    """
+
+    x: Any
+    x_zero: Any
+    w: Any
+    w_zero: Any
+    scales: tuple[Any, ...] = ()
+    y_zero: Any = None
+    bias: Any = None
+
+    @classmethod
+    def of(cls, op: Op, inputs: Sequence[Any]) -> "Operands":
+        """Those of a MatMulInteger, ConvInteger, QLinearMatMul or QLinearConv, from its inputs, whatever stands for these."""
+        if isinstance(op, QLinearMatMul | QLinearConv):
+            x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (*inputs, None)[:9]
+            return cls(x, x_zero, w, w_zero, (x_scale, w_scale, y_scale), y_zero, bias)
+        x, w, x_zero, w_zero = (*inputs, None, None)[:4]
+        return cls(x, x_zero, w, w_zero)

@@ -37,6 +37,17 @@ class ConvGeometry(Row):
         """From the first to the last tap of a window, both included."""
         return extents(self.kernel, self.dilations)
 
+    @property
+    def all_see_the_input(self) -> bool:
+        """Whether every window has a tap that isn't padding."""
+        return all(
+            any(0 <= window * stride - begin + tap * dilation < size for tap in range(taps))
+            for size, taps, stride, dilation, begin, count in zip(
+                self.input, self.kernel, self.strides, self.dilations, self.begin, self.output, strict=True
+            )
+            for window in range(count)
+        )
+
 
 def extents(kernel: Sizes, dilations: Sizes) -> Sizes:
     return tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))

@@ -54,7 +54,7 @@ class MatrixProduct:
         self.columns, self.words = b.shape[-1], tiling.words(self.depth)
         self.panels = -(-self.columns // tiling.columns)
         self.width, self.b_items = self.panels * tiling.columns, math.prod(self.b_batch)
-        self.b_dtype, self.constant = b.dtype, b.value is not None
+        self.constant = b.value is not None
         factors = negated_zeros(tiling, b.dtype, b_zero, self.columns)
         self.column_factors = self._per_column(factors, _INT32) if factors.any() else None
         self.in_place = self.column_factors is None and tiling.element_size == 1 and not tiling.flip(a.dtype) and self.depth % 4 == 0

@@ -29,7 +29,7 @@ def process(task: ImageTask, num_threads: int) -> None:
     block = argument_block(task)
     _, height, width = task.destination.shape
     threads = min(num_threads or available_cores(), height)
-    if threads == 1 or height * width < _WORTH_A_TEAM or not _crew(threads).run(function, block, height):
+    if threads == 1 or height * width < _WORTH_A_TEAM or not _crew(threads).run(function, block):
         _NATIVE(function.address)(address_of(block), 0, 1)
 
 
@@ -41,7 +41,7 @@ class _Crew:
         self._free = threading.Lock()
         self._programs: dict[Kernel, tuple[CpuCommandList, np.ndarray]] = {}
 
-    def run(self, function: Kernel, block: np.ndarray, rows: int) -> bool:
+    def run(self, function: Kernel, block: np.ndarray) -> bool:
         """False where another thread is using the team."""
         if not self._free.acquire(blocking=False):
             return False

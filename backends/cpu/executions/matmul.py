@@ -105,7 +105,7 @@ class ProductExecution(Execution):
             a = self._transposed(inputs[0], address_of(scratch))
         kind, parameters = epilogue(operands.activation, operands.activation_parameters)
         parameters = np.array(parameters, _FLOAT32)
-        bias, bias_bytes, residual, residual_stride = self._added(inputs, outputs[0])
+        bias, bias_bytes, residual, residual_stride = self._added(inputs)
         item_bytes = 4 * self.m * self.n
         items = np.zeros((math.prod(self.batch), 4), np.int64)
         items[:, 0] = _offsets(self.a_batch, self.batch, 4 * self.m * self.depth)
@@ -185,7 +185,7 @@ class ProductExecution(Execution):
         self.backend.commands.record(kernel("gemm.transpose", lanes=self.tiling.lanes), arguments(*block), chunks)
         return target
 
-    def _added(self, inputs: Tensors, c: DeviceTensor) -> tuple[np.ndarray, int, int, int]:
+    def _added(self, inputs: Tensors) -> tuple[np.ndarray, int, int, int]:
         """The bias per column with its bytes per panel; the address of what is added to every element (0: none) with its bytes per row."""
         operands, tiling = self.operands, self.tiling
         residual, residual_stride = (0, 0) if operands.residual is None else (address_of(inputs[operands.residual]), 4 * self.n)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.cpu.arguments import arguments, float32_bits
 from mnnx.backends.cpu.chaining import Elements, Operand
 from mnnx.backends.cpu.creators import creator
@@ -100,8 +100,7 @@ class BatchNormalizationExecution(Execution):
     in_place = (0,)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        constant = all(spec.value is not None for spec in inputs[1:])
-        return [Layouts((lanes, 0, 0, 0, 0), (lanes, *(0 for _ in outputs[1:])))] if constant and can_block(inputs[0]) else ()
+        return Layouts.of_images(inputs, outputs, lanes) if all(spec.value is not None for spec in inputs[1:]) else ()
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, *parameters = inputs

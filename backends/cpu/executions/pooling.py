@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
@@ -58,7 +58,7 @@ class PoolExecution(Execution):
         self.tiling = Tiling.of(backend.target)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        return _blocked_in_and_out(outputs, lanes) if inputs[0].shape[1] % lanes == 0 or _all_see_pixels(self.geometry) else ()
+        return Layouts.of_images(inputs, outputs, lanes) if inputs[0].shape[1] % lanes == 0 or self.geometry.all_see_the_input else ()
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 0 if self.way else self.backend.threads * slot_bytes(self.windows, self.band, self.tiling)
@@ -106,7 +106,7 @@ class WholePoolExecution(Execution):
     """GlobalAveragePool and GlobalMaxPool."""
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        return _blocked_in_and_out(outputs, lanes)
+        return Layouts.of_images(inputs, outputs, lanes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, y = inputs[0], outputs[0]
@@ -120,16 +120,6 @@ class WholePoolExecution(Execution):
         work = rows * columns / (1 if x.layout else lanes)
         pooling = kernel("blocked_pooling.whole" if x.layout else "pooling.whole", lanes=lanes, combine="max" if largest else "sum")
         self.backend.commands.record(pooling, arguments(*block), min(rows, self.backend.chunks(work)))
-
-
-def _blocked_in_and_out(outputs: Specs, lanes: int) -> Sequence[Layouts]:
-    return [Layouts((lanes,), (lanes, *(0 for _ in outputs[1:])))] if can_block(outputs[0]) else ()
-
-
-def _all_see_pixels(geometry: ConvGeometry) -> bool:
-    """Whether every window sees a pixel of the image."""
-    factor, factors = mean_factors(geometry, False)
-    return (factor if factors is None else factors.min()) > 0
 
 
 def mean_factors(geometry: ConvGeometry, include_pad: bool) -> tuple[float, np.ndarray | None]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 
@@ -24,6 +23,7 @@ from mnnx.schema.ops.quantization import (
     DequantizeLinear,
     DynamicQuantizeLinear,
     MatMulInteger,
+    Operands,
     QLinearConv,
     QLinearMatMul,
     QuantizeLinear,
@@ -101,8 +101,7 @@ def _constant(*specs: Spec | None) -> bool:
 
 def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     """MatMulInteger and QLinearMatMul: a times matrices, a's zero point one for all."""
-    a, a_zero, b, b_zero, scales = _product_operands(op, inputs)
-    y_zero = None if isinstance(op, MatMulInteger) else inputs[7]
+    a, a_zero, b, b_zero, scales, y_zero, _ = Operands.of(op, inputs)
     if any(spec is not None and spec.dtype not in _BYTES for spec in (a, b, y_zero)):
         return "only int8 and uint8 are native"
     if b.rank < 2 or not _constant(b_zero, *scales):
@@ -112,15 +111,6 @@ def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if any(spec is not None and spec.size != 1 for spec in (a_zero, *scales[:1])):
         return "a must have one scale and zero point"
     return None
-
-
-def _product_operands(op: Op, inputs: Sequence) -> tuple:
-    """a, its zero point, b, its zero point, the scales of a, b and y."""
-    if isinstance(op, QLinearMatMul):
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, *_ = inputs
-        return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale)
-    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
-    return a, a_zero, b, b_zero, ()
 
 
 @creator(MatMulInteger, QLinearMatMul, supports=supports_product)
@@ -134,7 +124,7 @@ class MatrixExecution(Execution):
     def __init__(self, op: Op, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend)
         self.size = outputs[0].size
-        a, _, b, b_zero, _ = _product_operands(op, inputs)
+        a, _, b, b_zero, *_ = Operands.of(op, inputs)
         self.product = MatrixProduct(backend, a, b, None if b_zero is None else b_zero.value)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
@@ -142,16 +132,17 @@ class MatrixExecution(Execution):
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if self.size:
-            a, a_zero, b, *_ = _product_operands(self.op, inputs)
+            a, a_zero, b, *_ = Operands.of(self.op, inputs)
             finish, bias = self.finish(inputs, outputs)
             self.product.record(a, a_zero, b, outputs[0], 0 if scratch is None else address_of(scratch), finish, bias)
 
     def finish(self, inputs: Tensors, outputs: Tensors) -> tuple[Finish, np.ndarray | None]:
         """What becomes of the sums, and the int32s added to them."""
-        if isinstance(self.op, MatMulInteger):
+        operands = Operands.of(self.op, inputs)
+        if not operands.scales:
             return Finish(outputs[0].dtype), None
-        zero = inputs[7].constant
-        return Finish(zero.dtype, None, _factors(inputs[1], inputs[4], inputs[6]), out_zero=float(zero.item())), None
+        zero = operands.y_zero.constant
+        return Finish(zero.dtype, None, _factors(*operands.scales), out_zero=float(zero.item())), None
 
 
 def _factors(*scales: DeviceTensor) -> np.ndarray:
@@ -162,21 +153,12 @@ def _factors(*scales: DeviceTensor) -> np.ndarray:
 
 def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     """ConvInteger and QLinearConv with constant weights."""
-    x, _, w, w_zero, scales, bias = _convolution_operands(op, inputs)
+    x, _, w, w_zero, scales, _, bias = Operands.of(op, inputs)
     if x.dtype not in _BYTES or w.dtype not in _BYTES:
         return "only int8 and uint8 are native"
     if not _constant(w, w_zero, bias, *scales):
         return "its weights, bias, scales and zero points must be constant"
     return Windows.reason_against(as_conv(op).geometry(x.shape, w.shape))
-
-
-def _convolution_operands(op: Op, inputs: Sequence) -> tuple:
-    """x, its zero point, w, its zero point, the scales of x, w and y, the bias."""
-    if isinstance(op, QLinearConv):
-        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, _, bias = (*inputs, None)[:9]
-        return x, x_zero, w, w_zero, (x_scale, w_scale, y_scale), bias
-    x, w, x_zero, w_zero = (*inputs, None, None)[:4]
-    return x, x_zero, w, w_zero, (), None
 
 
 @creator(ConvInteger, QLinearConv, supports=supports_convolution)
@@ -191,7 +173,7 @@ class ImageExecution(Execution):
         super().__init__(op, backend)
         self.size, self.quantizes = outputs[0].size, isinstance(op, QLinearConv)
         self.sums_bytes = round_up(4 * self.size) if self.quantizes else 0
-        x, _, w, *_ = _convolution_operands(op, inputs)
+        x, _, w, *_ = Operands.of(op, inputs)
         windows = Windows.of(as_conv(op).geometry(x.shape, w.shape))
         self.product = ImageProduct(backend, windows, x.shape[0], op.group, w.shape[1], w.shape[0] // op.group)
 
@@ -201,7 +183,7 @@ class ImageExecution(Execution):
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if not self.size:
             return
-        x, x_zero, w, w_zero, scales, bias = _convolution_operands(self.op, inputs)
+        x, x_zero, w, w_zero, scales, y_zero, bias = Operands.of(self.op, inputs)
         start = address_of(scratch)
         sums = start + self.product.scratch_bytes if self.quantizes else address_of(outputs[0])
         key = ("dot convolution", self.product.tiling.dot, self.op.group, _key(w_zero))
@@ -212,7 +194,7 @@ class ImageExecution(Execution):
             biases[:, : self.product.rows] = bias.constant.reshape(self.op.group, -1)
         self.product.record(address_of(x), Zero(0 if x_zero is None else address_of(x_zero), x.dtype), weights, biases, sums, start)
         if self.quantizes:
-            self._quantize(sums, outputs[0], _factors(*scales), inputs[7])
+            self._quantize(sums, outputs[0], _factors(*scales), y_zero)
 
     def _quantize(self, sums: int, y: DeviceTensor, factors: np.ndarray, zero: DeviceTensor) -> None:
         """y = saturate(round(sums * factors) + zero)."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.cpu.arguments import address_of, arguments
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.kernel import kernel
@@ -52,9 +52,7 @@ class ResizeExecution(Execution):
         self.chunks = max(1, min(self.planes * self.rows, backend.chunks(outputs[0].size)))
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        if not can_block(outputs[0]) or (outputs[0].rank == 3 and self.resizes_rows):
-            return ()
-        return [Layouts((lanes, *(0 for _ in inputs[1:])), (lanes,))]
+        return () if outputs[0].rank == 3 and self.resizes_rows else Layouts.of_images(inputs, outputs, lanes)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return 4 * self.width * self.chunks * (self.way.inputs[0] if self.way else 1)

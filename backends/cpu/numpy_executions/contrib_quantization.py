@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.quantization import quantization_range
-from mnnx.backends.cpu.numpy_executions.recurrent import Step, activation_functions, run_recurrent
+from mnnx.backends.cpu.numpy_executions.recurrent import Step, lstm_step, run_recurrent
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
 
@@ -52,18 +52,7 @@ def dynamic_quantize_lstm(
     biases = np.zeros((op.directions, 4 * hidden), np.float32) if b is None else b[:, : 4 * hidden] + b[:, 4 * hidden :]
 
     def make_step(direction: int) -> Step:
-        f, g, output = activation_functions(op, direction)
         recurrence = recurrences[direction].T
-        peep_i, peep_o, peep_f = (0, 0, 0) if p is None else p[direction].reshape(3, hidden)
-
-        def step(inputs: np.ndarray, states: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            h, c = states
-            for_i, for_o, for_f, for_c = np.split(inputs + _rounded(h) @ recurrence, 4, axis=1)
-            write = f(for_i + peep_i * c)
-            keep = 1 - write if op.input_forget else f(for_f + peep_f * c)
-            c = keep * c + write * g(for_c)
-            return f(for_o + peep_o * c) * output(c), c
-
-        return step
+        return lstm_step(op, direction, lambda h: _rounded(h) @ recurrence, None if p is None else p[direction])
 
     return run_recurrent(op, _rounded(x), _real_weights(w, w_scale, w_zero), list(biases), sequence_lens, (initial_h, initial_c), make_step)

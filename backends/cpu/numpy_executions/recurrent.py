@@ -142,6 +142,22 @@ def gru(
     return run_recurrent(op, x, w, list(of_w), sequence_lens, (initial_h,), make_step)
 
 
+def lstm_step(op: Recurrent, direction: int, recurrent: Callable[[np.ndarray], np.ndarray], p: np.ndarray | None) -> Step:
+    """An LSTM's step. `recurrent` multiplies hidden states [N, H] by the recurrent weights → [N, 4 * H]; p: the peepholes [3 * H]."""
+    f, g, output = activation_functions(op, direction)
+    peep_i, peep_o, peep_f = (0, 0, 0) if p is None else np.split(p, 3)
+
+    def step(inputs: np.ndarray, states: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
+        h, c = states
+        for_i, for_o, for_f, for_c = np.split(inputs + recurrent(h), 4, axis=1)
+        write = f(for_i + peep_i * c)
+        keep = 1 - write if op.input_forget else f(for_f + peep_f * c)
+        c = keep * c + write * g(for_c)
+        return f(for_o + peep_o * c) * output(c), c
+
+    return step
+
+
 @numpy_execution(LSTM)
 def lstm(
     op: LSTM,
@@ -155,21 +171,9 @@ def lstm(
     p: np.ndarray | None = None,
 ) -> tuple[np.ndarray, ...]:
     of_w, of_r = _halves(op, b, r)
-    hidden = r.shape[2]
 
     def make_step(direction: int) -> Step:
-        f, g, output = activation_functions(op, direction)
         recurrence = widened(r[direction]).T
-        peep_i, peep_o, peep_f = (0, 0, 0) if p is None else widened(p[direction]).reshape(3, hidden)
-
-        def step(inputs: np.ndarray, states: tuple[np.ndarray, ...]) -> tuple[np.ndarray, ...]:
-            h, c = states
-            for_i, for_o, for_f, for_c = np.split(inputs + h @ recurrence, 4, axis=1)
-            write = f(for_i + peep_i * c)
-            keep = 1 - write if op.input_forget else f(for_f + peep_f * c)
-            c = keep * c + write * g(for_c)
-            return f(for_o + peep_o * c) * output(c), c
-
-        return step
+        return lstm_step(op, direction, lambda h: h @ recurrence, None if p is None else widened(p[direction]))
 
     return run_recurrent(op, x, w, list(of_w + of_r), sequence_lens, (initial_h, initial_c), make_step)

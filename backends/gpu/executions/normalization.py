@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
@@ -114,7 +114,7 @@ class GroupNormalizationExecution(GpuExecution):
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         known = isinstance(self.op, InstanceNormalization) and all(spec.value is not None for spec in inputs[1:])
-        return [Layouts((lanes, 0, 0), (lanes,))] if known and can_block(inputs[0]) else ()
+        return Layouts.of_images(inputs, outputs, lanes) if known else ()
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return _steps(self.backend, self._rows(inputs[0].shape, self.way is not None)[0]) if inputs[0].size else 0
@@ -167,8 +167,7 @@ class BatchNormalizationExecution(GpuExecution):
     in_place = (0,)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        known = all(spec.value is not None for spec in inputs[1:])
-        return [Layouts((lanes, 0, 0, 0, 0), (lanes, *(0 for _ in outputs[1:])))] if known and can_block(inputs[0]) else ()
+        return Layouts.of_images(inputs, outputs, lanes) if all(spec.value is not None for spec in inputs[1:]) else ()
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, *parameters), y, backend = inputs, outputs[0], self.backend

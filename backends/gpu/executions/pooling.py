@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.gpu.constants import POOL_TEAM, WINDOW_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
@@ -58,9 +58,9 @@ class PoolExecution(GpuExecution):
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
         if isinstance(self.op, LpPool) or (len(outputs) > 1 and outputs[1] is not None):
             return ()
-        if isinstance(self.op, MaxPool) and inputs[0].shape[1] % lanes and not _all_see_pixels(self.geometry):
+        if isinstance(self.op, MaxPool) and inputs[0].shape[1] % lanes and not self.geometry.all_see_the_input:
             return ()  # such a window is minus infinity, also in the lanes past the last channel
-        return _blocked_in_and_out(outputs, lanes)
+        return Layouts.of_images(inputs, outputs, lanes)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y, index = inputs[0], outputs[0], (*outputs, None)[1]
@@ -86,7 +86,7 @@ class WholePoolExecution(GpuExecution):
     """A work group per channel, or block of channels."""
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        return () if isinstance(self.op, GlobalLpPool) else _blocked_in_and_out(outputs, lanes)
+        return () if isinstance(self.op, GlobalLpPool) else Layouts.of_images(inputs, outputs, lanes)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         powers = (self.op.p - 1,) if isinstance(self.op, GlobalLpPool) else ()
@@ -109,17 +109,3 @@ def _three_dims(geometry: ConvGeometry) -> list[int]:
     g, more = geometry, WINDOW_DIMS - len(geometry.input)
     rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.end, 0), (g.output, 1))
     return [n for values, neutral in rows for n in (*(neutral,) * more, *values)]
-
-
-def _all_see_pixels(geometry: ConvGeometry) -> bool:
-    """Whether every window sees a pixel of the image."""
-    g = geometry
-    return all(
-        any(0 <= window * stride - begin + tap * dilation < size for tap in range(taps))
-        for size, taps, stride, dilation, begin, count in zip(g.input, g.kernel, g.strides, g.dilations, g.begin, g.output, strict=True)
-        for window in range(count)
-    )
-
-
-def _blocked_in_and_out(outputs: Specs, lanes: int) -> Sequence[Layouts]:
-    return [Layouts((lanes,), (lanes, *(0 for _ in outputs[1:])))] if can_block(outputs[0]) else ()

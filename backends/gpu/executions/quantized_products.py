@@ -17,31 +17,22 @@ from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
-from mnnx.schema.ops.quantization import BYTES, QLinearConv, QLinearMatMul, as_conv
+from mnnx.schema.ops.quantization import BYTES, Operands, as_conv
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
 _FLOATS = frozenset({_FLOAT32, np.dtype("float16")})
 _STORAGES = {np.dtype("int8"): "char", np.dtype("uint8"): "uchar", _INT32: "int"}
 
 
-def _operands(op: Op, inputs: Sequence) -> tuple:
-    """a, its zero point, b, its zero point; the scales of a, b and y, and y's zero point."""
-    if isinstance(op, QLinearMatMul):
-        a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = inputs
-        return a, a_zero, b, b_zero, (a_scale, b_scale, y_scale, y_zero)
-    a, b, a_zero, b_zero = (*inputs, None, None)[:4]
-    return a, a_zero, b, b_zero, ()
-
-
 def supports_product(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    a, a_zero, b, b_zero, rest = _operands(op, inputs)
+    a, a_zero, b, b_zero, scales, y_zero, _ = Operands.of(op, inputs)
     if {a.dtype, b.dtype, outputs[0].dtype} - set(BYTES) - {_INT32}:
         return "only int8 and uint8 have kernels"
     if a.rank < 2 or b.rank < 2:
         return "no kernels for vectors"
-    if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (a_zero, b_zero, *rest)):
+    if any(spec is not None and spec.size != 1 and spec.rank > 1 for spec in (a_zero, b_zero, *scales, y_zero)):
         return "no kernels for scales and zero points per matrix"
-    return _reason_against(rest[:3])
+    return _reason_against(scales)
 
 
 def has_constants(inputs: Specs) -> bool:
@@ -140,61 +131,52 @@ class ProductExecution(QuantizedExecution):
     """QLinearMatMul, an element at a time."""
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        return nested(_operands(self.op, inputs)[0].shape[-1])
+        return nested(Operands.of(self.op, inputs).x.shape[-1])
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
 
     def kernel_for(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> Kernel:
-        a, _, b, _, rest = _operands(self.op, inputs)
+        a, _, b, _, scales, *_ = Operands.of(self.op, inputs)
         a, b, y = (_STORAGES[tensor.dtype] for tensor in (a, b, outputs[0]))
-        return kernel("quantization.product", a=a, b=b, result=y, scale=self.scale_storage(rest[:3]))
+        return kernel("quantization.product", a=a, b=b, result=y, scale=self.scale_storage(scales))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        a, a_zero, b, b_zero, rest = _operands(self.op, inputs)
+        a, a_zero, b, b_zero, scales, y_zero, _ = Operands.of(self.op, inputs)
         y = outputs[0]
         if not y.spec.size:
             return
         rows, columns, depth = *y.shape[-2:], a.shape[-1]
         items = self.backend.table(firsts(a.shape, b.shape, y.shape[:-2]).astype(np.int32))
-        buffers = [a, a_zero, b, b_zero, items, *self.scales(rest[:3]), rest[3], y]
-        params = [y.spec.size, rows, columns, depth, *(int(part.spec.size > 1) for part in (a_zero, b_zero, *rest[:2]))]
+        buffers = [a, a_zero, b, b_zero, items, *self.scales(scales), y_zero, y]
+        params = [y.spec.size, rows, columns, depth, *(int(part.spec.size > 1) for part in (a_zero, b_zero, *scales[:2]))]
         self.backend.commands.record(self.kernel_for(inputs, outputs), buffers, params, params[:1])
 
 
-def _image_operands(op: Op, inputs: Sequence) -> tuple:
-    """x, its zero point, w, its zero point, the bias; the scales of x, w and y, and y's zero point."""
-    if isinstance(op, QLinearConv):
-        x, x_scale, x_zero, w, w_scale, w_zero, y_scale, y_zero, bias = (*inputs, None)[:9]
-        return x, x_zero, w, w_zero, bias, (x_scale, w_scale, y_scale, y_zero)
-    x, w, x_zero, w_zero = (*inputs, None, None)[:4]
-    return x, x_zero, w, w_zero, None, ()
-
-
 def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    x, _, w, _, _, rest = _image_operands(op, inputs)
+    x, _, w, _, scales, *_ = Operands.of(op, inputs)
     if {x.dtype, w.dtype, outputs[0].dtype} - _STORAGES.keys():
         return "only int8 and uint8 have kernels"
-    if reason := _reason_against(rest[:3]):
+    if reason := _reason_against(scales):
         return reason
     return f"more than {WINDOW_DIMS} spatial dims" if x.rank > 2 + WINDOW_DIMS else None
 
 
 class ConvolutionExecution(QuantizedExecution):
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        w = _image_operands(self.op, inputs)[2]
+        w = Operands.of(self.op, inputs).w
         return nested(w.shape[1], *(1,) * (WINDOW_DIMS + 2 - w.rank), *w.shape[2:])
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         return [self.kernel_for(inputs, outputs)]
 
     def kernel_for(self, inputs: Specs | Tensors, outputs: Specs | Tensors) -> Kernel:
-        x, _, w, _, _, rest = _image_operands(self.op, inputs)
+        x, _, w, _, scales, *_ = Operands.of(self.op, inputs)
         x, w, y = (_STORAGES[tensor.dtype] for tensor in (x, w, outputs[0]))
-        return kernel("quantization.convolution", x=x, w=w, result=y, scale=self.scale_storage(rest[:3]))
+        return kernel("quantization.convolution", x=x, w=w, result=y, scale=self.scale_storage(scales))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        x, x_zero, w, w_zero, bias, rest = _image_operands(self.op, inputs)
+        x, x_zero, w, w_zero, scales, y_zero, bias = Operands.of(self.op, inputs)
         y, table = outputs[0], self.backend.table
         if not y.spec.size:
             return
@@ -204,7 +186,7 @@ class ConvolutionExecution(QuantizedExecution):
         buffers = [x, x_zero or table(np.zeros(1, x.dtype)), w, w_zero or table(np.zeros(1, w.dtype)), bias or table(np.zeros(1, np.int32))]
         params = [y.spec.size, w.shape[0], self.op.group, w.shape[1], *(n for values, n1 in rows for n in (*(n1,) * more, *values))]
         params += [int(w_zero is not None and w_zero.spec.size > 1), int(bias is not None)]
-        if rest:
-            buffers += [*self.scales(rest[:3]), rest[3]]
-            params.append(int(rest[1].spec.size > 1))
+        if scales:
+            buffers += [*self.scales(scales), y_zero]
+            params.append(int(scales[1].spec.size > 1))
         self.backend.commands.record(self.kernel_for(inputs, outputs), [*buffers, y], params, params[:1])

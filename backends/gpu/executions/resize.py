@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
-from mnnx.backends.blocked import blocked_shape, can_block
+from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.gpu.constants import RESIZE_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
@@ -66,9 +66,7 @@ class ResizeExecution(GpuExecution):
         return 0 if self.moves else nested(*counts)
 
     def layouts(self, inputs: Specs, outputs: Specs, lanes: int) -> Sequence[Layouts]:
-        if not can_block(outputs[0]) or self.taps[0] is not None or self.taps[1] is not None:
-            return ()
-        return [Layouts((lanes, *(0 for _ in inputs[1:])), (lanes,))]
+        return Layouts.of_images(inputs, outputs, lanes) if all(taps is None for taps in self.taps[:2]) else ()
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         x, y = inputs[0], outputs[0]

@@ -1,1 +1,1 @@
-"""Kernels' sources: one file per family. Only what compiles kernels imports these."""
+"""Kernels' sources: one file per family. A file is imported when one of its kernels is first recorded."""

@@ -9,9 +9,6 @@ from mnnx.backends.gpu.kernel import kernel_factory
 from mnnx.backends.gpu.kernels.rows import each, forms, local, shared_result, shares, splat, start, total, vector
 from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 
-#: What scale and bias have a number for: each element of a row, each channel of its group, or (rows being lanes) each lane.
-PER = ("element", "channel", "lane")
-
 
 def _variants() -> list[dict]:
     kinds = [("element", 1), ("element", AHEAD_BLOCK), ("channel", 1), ("channel", AHEAD_BLOCK), ("lane", AHEAD_BLOCK)]
@@ -23,6 +20,7 @@ def _variants() -> list[dict]:
 def rows(storage: str, width: int, per: str, team: int) -> Source:
     """y = (x - center * mean) / (sqrt(var + epsilon) + outside) * scale + bias, var the mean square of what is above the line.
 
+    per: what scale and bias have a number for: each "element" of a row, each "channel" of its group, or (rows being lanes) each "lane".
     A row is `channels` channels of `span` vectors; row r of `groups` has the channels from r % groups * channels on. Lanes: row r has
     lane vector r % groups. Work items: rows × team.
     """
