@@ -6,17 +6,13 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items
+from mnnx.backends.gpu.floats import floats_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.activation import Hardmax, LogSoftmax, Softmax
 from mnnx.schema.ops.base import Op, Spec
-
-
-def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    return None if inputs[0].dtype in FLOATS else f"no kernel for {inputs[0].dtype}"
 
 
 def record_softmax(
@@ -32,7 +28,7 @@ def steps_of_softmax(backend, rows: Rows) -> int:
     return rows.steps(backend, sums=1, walks=2)
 
 
-@creator(Softmax, LogSoftmax, supports=supports)
+@creator(Softmax, LogSoftmax, supports=floats_only)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return SoftmaxExecution(op, backend)
 
@@ -52,7 +48,7 @@ class SoftmaxExecution(GpuExecution):
             record_softmax(self.backend, self.backend.storage(x.dtype), self._rows(y), x, y, isinstance(self.op, LogSoftmax))
 
 
-@creator(Hardmax, supports=supports)
+@creator(Hardmax, supports=floats_only)
 def create_hard(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return HardmaxExecution(op, backend)
 

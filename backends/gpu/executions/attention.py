@@ -12,10 +12,10 @@ from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.activation import record_softmax, steps_of_softmax
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, in_place, packed_bytes, product_kernels, record_product, right_of
 from mnnx.backends.gpu.executions.raster import RasterExecution
 from mnnx.backends.gpu.executions.rows import Rows
+from mnnx.backends.gpu.floats import FLOATS, one_float_only
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.matrices import Matrices
@@ -48,7 +48,7 @@ def create_fused(op: FusedAttention, backend, inputs: Specs, outputs: Specs) -> 
 
 def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str | None:
     dtypes = {spec.dtype for spec in inputs[:3]}
-    if len(dtypes) > 1 or not dtypes <= set(FLOATS):
+    if len(dtypes) > 1 or not dtypes <= FLOATS:
         return f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
     if any(spec is not None for spec in outputs[3:]):
         return "no kernel for the scores as a result"
@@ -265,12 +265,7 @@ def _together(new: tuple[int, ...], present: Spec) -> Raster:
     return Raster(present.dtype, present.shape, [region for region in regions if region.count])
 
 
-def _reason_against_rotary(op: RotaryEmbedding, inputs: Specs, outputs: Specs) -> str | None:
-    dtypes = {spec.dtype for spec in inputs[:3]}
-    return None if len(dtypes) == 1 and dtypes <= set(FLOATS) else f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
-
-
-@creator(RotaryEmbedding, supports=_reason_against_rotary)
+@creator(RotaryEmbedding, supports=lambda op, inputs, outputs: one_float_only(op, inputs[:3], outputs))
 def create_rotary(op: RotaryEmbedding, backend, inputs: Specs, outputs: Specs) -> Execution:
     return RotaryExecution(op, backend)
 

@@ -13,13 +13,13 @@ from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions import elementwise
 from mnnx.backends.gpu.executions.indexing import unmovable
+from mnnx.backends.gpu.floats import FLOATS
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.schema.ops.cast import BitCast, Cast, CastLike, bits
 from mnnx.schema.ops.elementwise import BOOL, SMALL_FLOATS, SMALL_INTEGERS
 
 _FLOAT32, _FLOAT16 = np.dtype("float32"), np.dtype("float16")
 _NARROW = SMALL_FLOATS | SMALL_INTEGERS
-_FLOATS = frozenset({_FLOAT32, _FLOAT16})
 _WHOLE = frozenset(np.dtype(name) for name in ("int8", "uint8", "int16", "uint16", "int32"))
 _WORDS = frozenset(np.dtype(name) for name in ("int32", "uint32"))
 _INFINITY = 0x7F800000
@@ -30,9 +30,9 @@ def supports(op: Cast, inputs: Specs, outputs: Specs) -> str | None:
     if source in _NARROW:
         return unmovable(outputs[0])
     if op.to in SMALL_INTEGERS:
-        return None if source in _FLOATS | _WHOLE else f"no cast from {source} to {op.to}"
+        return None if source in FLOATS | _WHOLE else f"no cast from {source} to {op.to}"
     if op.to in SMALL_FLOATS:
-        return None if source in _FLOATS else f"no cast from {source} to {op.to}"
+        return None if source in FLOATS else f"no cast from {source} to {op.to}"
     return elementwise.supports(op, inputs, outputs)
 
 

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import words_of
+from mnnx.backends.gpu.floats import FLOATS
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import ENDLESS, nested
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.detection import RoiAlign
 
-_FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
-
 
 def supports(op: RoiAlign, inputs: Specs, outputs: Specs) -> str | None:
     x, rois, _ = inputs
-    return None if x.dtype in _FLOATS and rois.dtype == x.dtype else f"no kernels for {x.dtype} and regions of {rois.dtype}"
+    return None if x.dtype in FLOATS and rois.dtype == x.dtype else f"no kernels for {x.dtype} and regions of {rois.dtype}"
 
 
 @creator(RoiAlign, supports=supports)

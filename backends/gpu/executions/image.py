@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.floats import FLOATS, floats_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.image import AffineGrid, GridSample
 
-_FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
 _MODES, _PADDINGS = ("nearest", "linear", "cubic"), ("zeros", "border", "reflection")
 
 
 def supports_sample(op: GridSample, inputs: Specs, outputs: Specs) -> str | None:
-    if foreign := {spec.dtype for spec in inputs} - _FLOATS:
+    if foreign := {spec.dtype for spec in inputs} - FLOATS:
         return f"no kernels for {', '.join(sorted(map(str, foreign)))}"
     return "more than 3 spatial dims" if inputs[0].rank > 5 else None
 
@@ -46,7 +44,7 @@ def _three(sizes: tuple[int, ...]) -> list[int]:
     return [1] * (3 - len(sizes)) + list(sizes)
 
 
-@creator(AffineGrid, supports=lambda op, inputs, outputs: None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}")
+@creator(AffineGrid, supports=floats_only)
 def create_grid(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return AffineGridExecution(op, backend)
 

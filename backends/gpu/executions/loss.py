@@ -12,8 +12,8 @@ from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.activation import record_softmax, steps_of_softmax
 from mnnx.backends.gpu.executions.indexing import words_of
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items, steps_of_sum
+from mnnx.backends.gpu.floats import floats_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.tensor import DeviceTensor
@@ -24,7 +24,7 @@ from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyL
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if outputs[0] is None:
         return "only the logarithms are wanted"
-    return None if inputs[0].dtype in FLOATS else f"no kernel for {inputs[0].dtype}"
+    return floats_only(op, inputs, outputs)
 
 
 @creator(NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, supports=supports)

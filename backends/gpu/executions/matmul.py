@@ -23,6 +23,7 @@ from mnnx.backends.gpu.executions.product import (
     right_of,
     strides_of,
 )
+from mnnx.backends.gpu.floats import floats_only
 from mnnx.backends.gpu.kernel import Kernel
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.products import Operands, operands_of
@@ -30,14 +31,8 @@ from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.matmul import Gemm, MatMul
 
-FLOATS = (np.dtype("float32"), np.dtype("float16"))
 
-
-def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    return None if inputs[0].dtype in FLOATS else f"no kernel for {inputs[0].dtype}"
-
-
-@creator(MatMul, Gemm, supports=supports)
+@creator(MatMul, Gemm, supports=floats_only)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ProductExecution(op, backend, operands_of(op, inputs), inputs, outputs)
 

@@ -13,8 +13,8 @@ from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items
+from mnnx.backends.gpu.floats import one_float_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
@@ -29,11 +29,6 @@ from mnnx.schema.ops.normalization import (
     MeanVarianceNormalization,
     RMSNormalization,
 )
-
-
-def _one_float(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    dtypes = {spec.dtype for spec in (*inputs, *outputs) if spec is not None}
-    return None if len(dtypes) == 1 and dtypes <= set(FLOATS) else f"no kernel for {', '.join(sorted(map(str, dtypes)))}"
 
 
 def _record_rows(
@@ -72,7 +67,7 @@ def supports_rows(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     n = math.prod(shape[op.axis % len(shape) :])
     if any(spec is not None and spec.size != n for spec in inputs[1:]):
         return "no kernel for a scale or bias that is broadcast"
-    return _one_float(op, inputs, outputs) if n else "no kernel for empty rows"
+    return one_float_only(op, inputs, outputs) if n else "no kernel for empty rows"
 
 
 @creator(LayerNormalization, RMSNormalization, supports=supports_rows)
@@ -102,7 +97,7 @@ class RowNormalizationExecution(GpuExecution):
         _record_rows(self.backend, rows, "element", x, y, scale, bias, means, factors, center=center, epsilon=self.op.epsilon)
 
 
-@creator(InstanceNormalization, GroupNormalization, supports=_one_float)
+@creator(InstanceNormalization, GroupNormalization, supports=one_float_only)
 def create_groups(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return GroupNormalizationExecution(op, backend)
 
@@ -153,7 +148,7 @@ def _pad(array: np.ndarray, count: int, value: float) -> np.ndarray:
 
 
 def supports_affine(op: BatchNormalization, inputs: Specs, outputs: Specs) -> str | None:
-    return "no kernel for the training mode" if op.training_mode else _one_float(op, inputs, outputs)
+    return "no kernel for the training mode" if op.training_mode else one_float_only(op, inputs, outputs)
 
 
 @creator(BatchNormalization, supports=supports_affine)
@@ -186,7 +181,7 @@ class BatchNormalizationExecution(GpuExecution):
         backend.commands.record(found, [x, *parameters, y], params, (pixels, images * channels))
 
 
-@creator(LpNormalization, supports=_one_float)
+@creator(LpNormalization, supports=one_float_only)
 def create_norm(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return NormExecution(op, backend)
 
@@ -213,7 +208,7 @@ class NormExecution(GpuExecution):
 
 
 def supports_lrn(op: LRN, inputs: Specs, outputs: Specs) -> str | None:
-    return _one_float(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
+    return one_float_only(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
 
 
 @creator(LRN, supports=supports_lrn)
@@ -249,7 +244,7 @@ def _instances(op: MeanVarianceNormalization, shape: tuple[int, ...]) -> int | N
 def supports_variance(op: MeanVarianceNormalization, inputs: Specs, outputs: Specs) -> str | None:
     if inputs[0].size and _instances(op, inputs[0].shape) is None:
         return "no kernel for axes before others that stay"
-    return _one_float(op, inputs, outputs)
+    return one_float_only(op, inputs, outputs)
 
 
 @creator(MeanVarianceNormalization, supports=supports_variance)

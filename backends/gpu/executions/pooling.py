@@ -12,26 +12,22 @@ from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.gpu.constants import POOL_TEAM, WINDOW_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
+from mnnx.backends.gpu.floats import FLOATS, floats_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool
 from mnnx.schema.ops.windows import ConvGeometry
 
-_FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
 _BYTES = frozenset(np.dtype(t) for t in ("int8", "uint8"))
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if outputs[0] is None:
         return "only indices are wanted"
-    if inputs[0].dtype not in _FLOATS | (_BYTES if isinstance(op, MaxPool) else frozenset()):
+    if inputs[0].dtype not in FLOATS | (_BYTES if isinstance(op, MaxPool) else frozenset()):
         return f"no kernels for {inputs[0].dtype}"
     return f"more than {WINDOW_DIMS} spatial dims" if inputs[0].rank > 2 + WINDOW_DIMS else None
-
-
-def supports_whole(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    return None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}"
 
 
 @creator(MaxPool, AveragePool, LpPool, supports=supports)
@@ -39,7 +35,7 @@ def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return PoolExecution(op, backend, inputs)
 
 
-@creator(GlobalAveragePool, GlobalMaxPool, GlobalLpPool, supports=supports_whole)
+@creator(GlobalAveragePool, GlobalMaxPool, GlobalLpPool, supports=floats_only)
 def create_whole(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return WholePoolExecution(op, backend)
 

@@ -17,11 +17,13 @@ from mnnx.backends.gpu.executions.quantized_products import (
     ConvolutionExecution,
     FinishedProductExecution,
     ProductExecution,
+    QuantizedExecution,
     SumsExecution,
     has_constants,
     supports_convolution,
     supports_product,
 )
+from mnnx.backends.gpu.floats import FLOATS, floats_only
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
@@ -41,7 +43,6 @@ from mnnx.schema.ops.quantization import (
 )
 
 _FLOAT32, _FLOAT16, _INT32 = np.dtype("float32"), np.dtype("float16"), np.dtype("int32")
-_FLOATS = frozenset({_FLOAT32, _FLOAT16})
 _INTEGERS = frozenset(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16")) | frozenset(SMALL_INTEGERS)
 _CODED = frozenset((*FLOATS8, FLOAT4))
 
@@ -60,9 +61,9 @@ def _signed(dtype: np.dtype) -> int:
 
 def supports_quantize(op: QuantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
     x, scale, y = inputs[0], inputs[1], outputs[0]
-    if x.dtype not in _FLOATS | {_INT32} or y.dtype not in _INTEGERS:
+    if x.dtype not in FLOATS | {_INT32} or y.dtype not in _INTEGERS:
         return f"no kernels that quantize {x.dtype} to {y.dtype}"
-    if scale.dtype not in _FLOATS or (op.precision or scale.dtype) != _FLOAT32:
+    if scale.dtype not in FLOATS or (op.precision or scale.dtype) != _FLOAT32:
         return "no kernels for another precision than float32"
     return None
 
@@ -70,7 +71,7 @@ def supports_quantize(op: QuantizeLinear, inputs: Specs, outputs: Specs) -> str 
 def supports_dequantize(op: DequantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
     x, scale, y = inputs[0], inputs[1], outputs[0]
     known = x.dtype in _INTEGERS | _CODED | {_INT32}
-    return None if known and {scale.dtype, y.dtype} <= _FLOATS else f"no kernels that dequantize {x.dtype} to {y.dtype} by {scale.dtype}"
+    return None if known and {scale.dtype, y.dtype} <= FLOATS else f"no kernels that dequantize {x.dtype} to {y.dtype} by {scale.dtype}"
 
 
 @creator(QuantizeLinear, supports=supports_quantize)
@@ -83,16 +84,8 @@ def create_dequantize(op: Op, backend, inputs: Specs, outputs: Specs) -> Executi
     return DequantizeExecution(op, backend)
 
 
-class LinearExecution(GpuExecution):
+class LinearExecution(QuantizedExecution):
     """A work item per element."""
-
-    def scale_storage(self, scale: DeviceTensor | Spec) -> str:
-        """Of scales on the device; constant ones are float32."""
-        known = scale.value if isinstance(scale, Spec) else scale.constant
-        return "float" if known is not None else self.backend.storage(scale.dtype)
-
-    def scales(self, scale: DeviceTensor) -> DeviceTensor | Memory:
-        return scale if scale.constant is None else self.backend.table(scale.constant.astype(_FLOAT32))
 
     def zeros(self, zero: DeviceTensor | None, scale: DeviceTensor, dtype: np.dtype) -> DeviceTensor | Memory:
         return self.backend.table(np.zeros(scale.spec.size, dtype)) if zero is None else zero
@@ -116,12 +109,12 @@ class QuantizeExecution(LinearExecution):
 
     def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor, y: Spec | DeviceTensor) -> Kernel:
         result, storage = _storage_of(y.dtype), self.backend.storage(x.dtype)
-        return kernel("quantization.quantize", storage=storage, scale=self.scale_storage(scale), result=result)
+        return kernel("quantization.quantize", storage=storage, scale=self.scale_storage([scale]), result=result)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, scale, zero), y = (*inputs, None)[:3], outputs[0]
         if x.spec.size:
-            buffers = [x, self.scales(scale), self.zeros(zero, scale, y.dtype), y]
+            buffers = [x, *self.scales([scale]), self.zeros(zero, scale, y.dtype), y]
             params = self.params(x.shape, scale.spec, y.dtype)
             self.backend.commands.record(self.kernel_for(x, scale, y), buffers, params, params[:1])
 
@@ -133,13 +126,13 @@ class DequantizeExecution(LinearExecution):
     def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor, y: Spec | DeviceTensor) -> Kernel:
         storage, result = _storage_of(x.dtype), self.backend.storage(y.dtype)
         coded = x.dtype in _CODED
-        return kernel("quantization.dequantize", storage=storage, scale=self.scale_storage(scale), result=result, coded=coded)
+        return kernel("quantization.dequantize", storage=storage, scale=self.scale_storage([scale]), result=result, coded=coded)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
         (x, scale, zero), y = (*inputs, None)[:3], outputs[0]
         if not x.spec.size:
             return
-        buffers = [x, self.scales(scale), self.zeros(zero, scale, x.dtype)]
+        buffers = [x, *self.scales([scale]), self.zeros(zero, scale, x.dtype)]
         if x.dtype in _CODED:
             codes = np.arange(256, dtype=np.uint8).view(x.dtype)
             buffers.append(self.backend.table(host.run(Cast(to=_FLOAT32), [codes])[0]))
@@ -150,7 +143,7 @@ class DequantizeExecution(LinearExecution):
 def supports_dynamic(op: DynamicQuantizeLinear, inputs: Specs, outputs: Specs) -> str | None:
     if None in outputs or len(outputs) < 3:
         return "not all its results are wanted"
-    return None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}"
+    return floats_only(op, inputs, outputs)
 
 
 @creator(DynamicQuantizeLinear, supports=supports_dynamic)

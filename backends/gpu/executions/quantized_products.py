@@ -12,6 +12,7 @@ from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.byte_sums import firsts, packed_bytes, record_sums, steps_of_sums, sums_kernel
+from mnnx.backends.gpu.floats import FLOATS
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
@@ -20,7 +21,6 @@ from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
 from mnnx.schema.ops.quantization import BYTES, Operands, as_conv
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
-_FLOATS = frozenset({_FLOAT32, np.dtype("float16")})
 _STORAGES = {np.dtype("int8"): "char", np.dtype("uint8"): "uchar", _INT32: "int"}
 
 
@@ -49,7 +49,7 @@ def supports_fused_product(op: FusedQLinearMatMul, inputs: Specs, outputs: Specs
 
 def _reason_against(scales: Specs) -> str | None:
     dtypes = {spec.dtype for spec in scales}
-    return None if dtypes <= _FLOATS and len(dtypes) < 2 else "no kernels for such scales"
+    return None if dtypes <= FLOATS and len(dtypes) < 2 else "no kernels for such scales"
 
 
 class QuantizedExecution(GpuExecution):

@@ -23,8 +23,8 @@ from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.device import Memory
 from mnnx.backends.gpu.epilogue import activation_params
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.product import Product, Right, column_vectors, pack_right, product_kernels, record_product, strides_of
+from mnnx.backends.gpu.floats import FLOATS
 from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.working_memory import bytes_of, cut

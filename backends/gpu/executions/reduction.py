@@ -12,8 +12,8 @@ from mnnx.backends.blocked import blocked_shape, can_block
 from mnnx.backends.gpu.constants import INT_KINDS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
-from mnnx.backends.gpu.executions.matmul import FLOATS
 from mnnx.backends.gpu.executions.rows import Rows, around, items, steps_of_sum
+from mnnx.backends.gpu.floats import FLOATS, floats_only
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.gpu.working_memory import aligned, piece
@@ -65,12 +65,11 @@ def stages(shape: tuple[int, ...], axes: tuple[int, ...]) -> list[tuple[int, int
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    dtype = inputs[0].dtype
-    if dtype == _INT32:
-        if type(op) not in _INT_KINDS:
-            return "no kernel for int32"
-        return None if len(stages(inputs[0].shape, op.axes(*inputs))) == 1 else "no kernel for int32 over axes that lie apart"
-    return None if dtype in FLOATS else f"no kernel for {dtype}"
+    if inputs[0].dtype != _INT32:
+        return floats_only(op, inputs, outputs)
+    if type(op) not in _INT_KINDS:
+        return "no kernel for int32"
+    return None if len(stages(inputs[0].shape, op.axes(*inputs))) == 1 else "no kernel for int32 over axes that lie apart"
 
 
 @creator(*_FLOAT_KINDS, supports=supports)
@@ -235,11 +234,7 @@ class IntReductionExecution(GpuExecution):
         self.backend.commands.record(kernel("reduction.ints"), [x, y], params, *items(outer * inner, 1, self.backend))
 
 
-def supports_float(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    return None if inputs[0].dtype in FLOATS else f"no kernel for {inputs[0].dtype}"
-
-
-@creator(ops.ArgMax, ops.ArgMin, supports=supports_float)
+@creator(ops.ArgMax, ops.ArgMin, supports=floats_only)
 def create_arg(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return ArgReductionExecution(op, backend)
 
@@ -266,7 +261,7 @@ class ArgReductionExecution(GpuExecution):
 def supports_running(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     if inputs[1].value is None:
         return "no kernel for a computed axis"
-    return None if inputs[0].dtype in (*FLOATS, _INT32) else f"no kernel for {inputs[0].dtype}"
+    return None if inputs[0].dtype in FLOATS | {_INT32} else f"no kernel for {inputs[0].dtype}"
 
 
 @creator(ops.CumSum, ops.CumProd, supports=supports_running)

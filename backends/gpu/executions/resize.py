@@ -13,12 +13,11 @@ from mnnx.backends.gpu.constants import RESIZE_DIMS
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
 from mnnx.backends.gpu.executions.indexing import strides_of, unmovable
+from mnnx.backends.gpu.floats import FLOATS
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.schema.ops.base import DataDependent, Op
 from mnnx.schema.ops.resize import Resize, Taps
-
-_FLOATS = frozenset(np.dtype(t) for t in ("float32", "float16"))
 
 
 def supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
@@ -27,7 +26,7 @@ def supports(op: Resize, inputs: Specs, outputs: Specs) -> str | None:
     except DataDependent:
         return "its sizes are computed"
     moves = op.mode == "nearest" and all(t is None or t.outside is None for t in taps)
-    if reason := unmovable(inputs[0]) if moves else None if inputs[0].dtype in _FLOATS else f"no kernels for {inputs[0].dtype}":
+    if reason := unmovable(inputs[0]) if moves else None if inputs[0].dtype in FLOATS else f"no kernels for {inputs[0].dtype}":
         return reason
     dims = _dims(inputs[0].shape, taps)
     return f"it resizes dims in more than {RESIZE_DIMS} groups" if len(dims) > RESIZE_DIMS else None
