@@ -76,10 +76,10 @@ def test_patterns_that_would_need_too_much_memory_are_refused(pattern):
 
 
 def test_nested_repetitions_take_linear_time():
-    start = time.perf_counter()
+    start = time.process_time()
     assert not Pattern("(a*)*b").full_match("a" * 20_000)
     assert not Pattern("(x+x+)+y").full_match("x" * 20_000)
-    assert time.perf_counter() - start < 5
+    assert time.process_time() - start < 5
 
 
 def _generate(choose: random.Random, depth: int) -> str:

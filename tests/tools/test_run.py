@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import resource
 import subprocess
 import sys
@@ -205,10 +206,10 @@ def test_a_lack_of_memory_is_one_message(mnnx_command, file: Path, monkeypatch) 
 
 
 def test_it_says_how_long_loading_took(mnnx_command, file: Path) -> None:
-    assert ": loaded in 0." in mnnx_command("run", file, "--shape", "image=1,3,8,8").stdout
+    assert re.search(r": loaded in \d+\.\d+ s", mnnx_command("run", file, "--shape", "image=1,3,8,8").stdout)
     report = json.loads(mnnx_command("run", file, "--shape", "image=1,3,8,8", "--json").stdout)
     assert report["load_ms"] > 0
-    assert report["kernels_compiled"] >= 0
+    assert report["kernels_compiled"] == 0  # the first run made them
     assert report["first_run_ms"] > 0
 
 

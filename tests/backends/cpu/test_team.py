@@ -133,6 +133,7 @@ def test_a_released_team_can_be_released_again():
     team.release()
     chain = Chain(team, 2, 2000, 8)
     chain.commands.submit(0, 2)
+    assert (chain.buffers == 1).all()
     team.release()
     team.release()
     chain.commands.release()
