@@ -2,8 +2,8 @@
 
 Planning walks the remaining nodes of a graph in order. A node whose output shapes follow from what is known becomes a Unit (or, if it
 only renames a whole tensor, a view; or, if its inputs' values are known, a constant). An If whose condition is known becomes the nodes of
-its branch. A node that needs values computed at run time is
-left to run on the host when the plan is done; whatever depends on it is left for the next plan.
+its branch. A node that needs values computed at run time is left to run on the host when the plan is done; whatever depends on it is left
+for the next plan.
 """
 
 from __future__ import annotations

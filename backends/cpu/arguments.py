@@ -55,6 +55,11 @@ def aligned(nbytes: int, alignment: int = 64) -> np.ndarray:
     return memory[start : start + nbytes]
 
 
+def round_up(nbytes: int) -> int:
+    """To a multiple of 64, as pieces of working memory begin."""
+    return -(-nbytes // 64) * 64
+
+
 def aligned_copy(array: np.ndarray) -> np.ndarray:
     """A contiguous copy that begins at a multiple of 64: vectors of packed weights then lie within cache lines."""
     memory = aligned(array.nbytes).view(array.dtype).reshape(array.shape)

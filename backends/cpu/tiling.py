@@ -20,6 +20,11 @@ def flushed(weights: np.ndarray) -> np.ndarray:
     return weights
 
 
+def block_bytes(target: Target) -> int:
+    """How much is packed to meet all weights while it is in the L2 cache, beside the weights that pass by."""
+    return min(256 * 1024, target.caches[1] // 2)
+
+
 class Tiling(Row):
     """A tile is `rows` rows × `vectors` vectors of `lanes` floats; `fma`: whether multiply-adds are one instruction.
 

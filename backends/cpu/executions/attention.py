@@ -11,9 +11,8 @@ import numpy as np
 
 from mnnx.backends.attention import Problem, fused_problem, plain_problem
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.attention_words import AttentionRows, slot_parts
 from mnnx.backends.cpu.kernels.blocks import Pack

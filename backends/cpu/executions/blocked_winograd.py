@@ -6,9 +6,8 @@ import math
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of, aligned, arguments
+from mnnx.backends.cpu.arguments import address_of, aligned, arguments, round_up
 from mnnx.backends.cpu.executions.blocked_product import DEPTH, TileShape, tile_cycles
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocked_words import MULTIPLY, TRANSFORM, BlockedWinograd
 from mnnx.backends.cpu.kernels.winograd import POINTS, matrices

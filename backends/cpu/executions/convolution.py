@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.blocked_convolution import BlockableConvolution, BlockableTransposed, activation_of
 from mnnx.backends.cpu.executions.matmul import Operands, ProductExecution
-from mnnx.backends.cpu.executions.pixel_product import PixelProduct, round_up
+from mnnx.backends.cpu.executions.pixel_product import PixelProduct
 from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Gather, epilogue

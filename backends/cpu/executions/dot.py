@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of, arguments
-from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
+from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.dot_words import DotConvolution, DotSpread
-from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.tiling import Tiling, block_bytes
 from mnnx.backends.cpu.windows import Windows
 from mnnx.schema.records import Row
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.executions.dot import Weights, Zero, negated_zeros
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.dot_words import DotPack, DotProduct, DotRows
 from mnnx.backends.cpu.tiling import Tiling

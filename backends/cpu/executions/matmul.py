@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.pixel_product import block_bytes, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import Pack, Product, Transpose, epilogue
-from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.tiling import Tiling, block_bytes
 from mnnx.backends.products import Operands, operands_of
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op

@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments, array_of
+from mnnx.backends.cpu.arguments import address_of, arguments, array_of, round_up
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.trees_words import TreeScores, TreeWalk
 from mnnx.backends.tensor import DeviceTensor

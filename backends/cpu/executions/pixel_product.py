@@ -6,11 +6,10 @@ import math
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Spread
-from mnnx.backends.cpu.target import Target
-from mnnx.backends.cpu.tiling import Tiling
+from mnnx.backends.cpu.tiling import Tiling, block_bytes
 from mnnx.backends.cpu.windows import Windows
 
 #: Fewer rows of weights than this read pixels in place rather than to pack them first.
@@ -116,12 +115,3 @@ class PixelProduct:
             backend.commands.record(product, arguments(*pack), chunks, (offsets, flags))
         chunks = min(self.tasks, backend.chunks(panels * self.tiling.vectors * self.bias_rows * self.depth))
         backend.commands.record(product, arguments(*values), chunks, (weights, bias, parameters, offsets, flags))
-
-
-def block_bytes(target: Target) -> int:
-    """How much is packed to meet all weights while it is in the L2 cache, beside the weights that pass by."""
-    return min(256 * 1024, target.caches[1] // 2)
-
-
-def round_up(nbytes: int) -> int:
-    return -(-nbytes // 64) * 64

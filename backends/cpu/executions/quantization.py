@@ -7,11 +7,10 @@ import math
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.dot import ImageProduct, Weights, Zero
 from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Linear
 from mnnx.backends.cpu.tiling import Tiling

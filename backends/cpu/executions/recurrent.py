@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from mnnx.backends.backend import Execution, Specs, Tensors
-from mnnx.backends.cpu.arguments import address_of, arguments
+from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.pixel_product import round_up
 from mnnx.backends.cpu.executions.recurrent_plan import GateLayout, units
 from mnnx.backends.cpu.kernel import Kernel, kernel
 from mnnx.backends.cpu.kernels.blocks import Product, epilogue

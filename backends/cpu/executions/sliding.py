@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 
-from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
-from mnnx.backends.cpu.executions.pixel_product import round_up
+from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
 from mnnx.backends.cpu.kernels.blocks import SLIDE_ROWS, Slide
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
