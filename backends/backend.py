@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import threading
 import time
 from abc import ABC, abstractmethod
@@ -21,6 +20,7 @@ from mnnx.backends.prepared import PreparedWeights
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.errors import BackendUnavailable
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.families import Families
 from mnnx.schema.records import Row
 
 if TYPE_CHECKING:
@@ -94,28 +94,18 @@ class Creators:
         `elementwise` has `create` and `supports` for the ops that have an expression (`backends/elementwise.py`) and nothing of their own.
         """
         self._executions = executions
-        self._creators: dict[type[Op], tuple[Creator, Support]] = {}
-        self._loaded: set[str] = set()
+        self._creators: Families[tuple[Creator, Support]] = Families(executions, "creators")
 
     def __call__(self, *op_classes: type[Op], supports: Support = lambda op, inputs, outputs: None):
         def register(create: Creator) -> Creator:
-            for op_class in op_classes:
-                if op_class in self._creators:
-                    raise ValueError(f"two creators for {op_class.name}")
-                self._creators[op_class] = (create, supports)
+            self._creators.register(op_classes, (create, supports))
             return create
 
         return register
 
     def find(self, op_class: type[Op]) -> tuple[Creator, Support] | None:
         """How to make executions of an op class, and the check whether that serves given Specs; None where there is none."""
-        family = op_class.__module__.rpartition(".")[2]
-        if family not in self._loaded:
-            module = f"{self._executions}.{family}"
-            if importlib.util.find_spec(module):
-                importlib.import_module(module)
-            self._loaded.add(family)
-        found = self._creators.get(op_class)
+        found = self._creators.find(op_class)
         if found is None:
             from mnnx.backends.elementwise import TABLE
 

@@ -11,10 +11,7 @@ is no mere movement or would need too many regions. Source indices are those of 
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +19,7 @@ import numpy as np
 from mnnx.interpreter.geometry.region import tidy
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.families import Families
 from mnnx.schema.ops.raster import Raster, Region
 from mnnx.schema.records import Row
 
@@ -38,15 +36,12 @@ class Filled(Row):
     fill: np.ndarray | int
 
 
-_FUNCTIONS: dict[type[Op], Callable[[Any, Specs, Specs], Any]] = {}
+_FUNCTIONS: Families[Callable[[Any, Specs, Specs], Any]] = Families(__package__, "geometry functions")
 
 
 def geometry(*op_classes: type[Op]):
     def register(function):
-        for op_class in op_classes:
-            if op_class in _FUNCTIONS:
-                raise ValueError(f"two geometry functions for {op_class.name}")
-            _FUNCTIONS[op_class] = function
+        _FUNCTIONS.register(op_classes, function)
         return function
 
     return register
@@ -54,14 +49,12 @@ def geometry(*op_classes: type[Op]):
 
 def can_be_movement(op_class: type[Op]) -> bool:
     """Whether an op becomes Rasters, at least on some inputs."""
-    _load(op_class.__module__.rpartition(".")[2])
-    return op_class in _FUNCTIONS
+    return _FUNCTIONS.find(op_class) is not None
 
 
 def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
     """One Raster per output of `op`, each over the op's own inputs; None where the op is no movement, or one of text."""
-    _load(type(op).__module__.rpartition(".")[2])
-    function = _FUNCTIONS.get(type(op))
+    function = _FUNCTIONS.find(type(op))
     if function is None or any(o is None or o.dtype == dtypes.STRING for o in outputs):
         return None
     parts = function(op, inputs, outputs)
@@ -75,11 +68,3 @@ def rewrite(op: Op, inputs: Specs, outputs: Specs) -> tuple[Raster, ...] | None:
             return None
         rasters.append(Raster(output.dtype, output.shape, regions, fill))
     return tuple(rasters)
-
-
-@cache
-def _load(family: str) -> None:
-    """Functions stand in files of the names of those that define the ops."""
-    name = f"{__package__}.{family}"
-    if importlib.util.find_spec(name):
-        importlib.import_module(name)

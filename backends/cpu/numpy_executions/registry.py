@@ -10,46 +10,32 @@ views of input arrays. It raises RuleError (through `require`) where a VALUE bre
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Any
 
 from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.families import Families
 
-_FUNCTIONS: dict[type[Op], Callable[..., Any]] = {}
-_LOADED: set[str] = set()
+_FUNCTIONS: Families[Callable[..., Any]] = Families(__package__, "NumPy executions")
 
 
 def numpy_execution(*op_classes: type[Op]):
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        for op_class in op_classes:
-            if op_class in _FUNCTIONS:
-                raise ValueError(f"two NumPy executions for {op_class.name}")
-            _FUNCTIONS[op_class] = function
+        _FUNCTIONS.register(op_classes, function)
         return function
 
     return register
 
 
-def family(op_class: type[Op]) -> str:
-    """The file that defines the op; its NumPy execution stands in the file of the same name in this folder."""
-    return op_class.__module__.rpartition(".")[2]
-
-
 def find(op_class: type[Op]) -> Callable[..., Any] | None:
     """The NumPy execution of an op, or None."""
-    name = family(op_class)
-    if name not in _LOADED:
-        _LOADED.add(name)
-        module = f"{__package__}.{name}"
-        if importlib.util.find_spec(module):
-            importlib.import_module(module)
-    if op_class not in _FUNCTIONS:
+    found = _FUNCTIONS.find(op_class)
+    if found is None:
         from mnnx.backends import elementwise
 
         if op_class in elementwise.TABLE:
             return elementwise.evaluate
-    return _FUNCTIONS.get(op_class)
+    return found
 
 
 def run(op: Op, inputs: list[Any]) -> tuple[Any, ...]:
