@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import mnnx
 import mnnx.interpreter.pymnn_image as MNN  # noqa: N812
 from mnnx.errors import InputError
 from mnnx.interpreter.cv_matrix import CVMatrix
@@ -84,6 +85,14 @@ def test_alpha_of_the_default_format_is_left_out_of_a_tensor_of_three_channels()
     tensor = HostTensor((1, 3, 6, 8), 1)
     MNN.CVImageProcess({"sourceFormat": MNN.CV_ImageFormat_RGB}).convert(IMAGE, 8, 6, 0, tensor)
     np.testing.assert_array_equal(tensor.value[0], IMAGE.transpose(2, 0, 1))
+
+
+def test_an_image_tensor_has_the_images_size_and_can_be_written_to():
+    process = bgr_to_rgb()
+    tensor = process.createImageTensor(mnnx.Halide_Type_Uint8, 8, 6, 3)
+    assert (tensor.getShape(), tensor.getDimensionType()) == ((1, 6, 8, 3), mnnx.Tensor_DimensionType_Tensorflow)
+    process.convert(IMAGE, 8, 6, 0, tensor)
+    np.testing.assert_array_equal(tensor.getNumpyData()[0], IMAGE[..., ::-1])
 
 
 @pytest.mark.parametrize("config", [{"filter": 1}, {"filterType": 9}, {"destFormat": MNN.CV_ImageFormat_YUV_NV21}, {"mean": (1, 2)}])
