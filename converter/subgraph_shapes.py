@@ -66,7 +66,8 @@ def _only_element(value: Value) -> list:
 def _infer_if(node: Node, infer: Infer) -> None:
     branches = bodies(node)
     for branch in branches:
-        _infer_anew(branch, infer)
+        for inner in branch.nodes:
+            infer_anew(inner, infer)
     for result, one, other in zip(node.outputs, *(branch.outputs for branch in branches), strict=False):
         if one.shape is not None and other.shape is not None and one.rank == other.rank and one.dtype == other.dtype:
             _learn(result, one.dtype, [a if a == b else None for a, b in zip(one.shape, other.shape, strict=True)])
@@ -129,7 +130,8 @@ def _settle(node: Node, first_input: int, first_output: int, infer: Infer) -> No
             hints = [(value, dtype, None) for value, dtype, _ in hints]  # they were inferred from what was declared
         for value, dtype, shape in hints:
             value.dtype, value.shape = dtype, shape
-        _infer_anew(body, infer)
+        for inner_node in body.nodes:
+            infer_anew(inner_node, infer)
         shapes = [_joined(*state) for state in zip(given, made, declared, strict=True)]
         if shapes == [value.shape for value in given]:
             return
@@ -184,15 +186,14 @@ def _outside(value: Value, names: Collection[Dim]) -> list[Dim] | None:
     return None if value.shape is None else [dim if isinstance(dim, int) or dim in names else None for dim in value.shape]
 
 
-def _infer_anew(graph: Graph, infer: Infer) -> None:
-    """Infers what follows from the shapes of a graph's inputs. Hints count where that says less."""
-    for node in graph.nodes:
-        hints = [(v, v.shape) for v in node.outputs if v is not None and v.shape is not None and not _is_fixed(v.shape)]
-        for value, _ in hints:
-            value.shape = None
-        infer(node)
-        for value, hint in hints:
-            value.shape = hint if value.shape is None else _merged(value, hint)
+def infer_anew(node: Node, infer: Infer) -> None:
+    """Infers what follows from the shapes of a node's inputs. Hints count where that says less."""
+    hints = [(v, v.shape) for v in node.outputs if v is not None and v.shape is not None and not _is_fixed(v.shape)]
+    for value, _ in hints:
+        value.shape = None
+    infer(node)
+    for value, hint in hints:
+        value.shape = hint if value.shape is None else _merged(value, hint)
 
 
 def _is_fixed(shape: Shape) -> bool:

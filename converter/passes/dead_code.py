@@ -1,4 +1,4 @@
-"""Removes nodes that no output depends on, and what subgraphs capture without using it."""
+"""Removes nodes that no output depends on, and what subgraphs capture, keep or give without use."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass
+from mnnx.converter.passes.unused_results import drop_unused_results
 from mnnx.converter.subgraph_shapes import bodies
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 
 
 class DeadCode(Pass):
-    """Removes nodes that no output depends on, and what subgraphs capture without using it."""
+    """Removes nodes that no output depends on, and what subgraphs capture, keep or give without use."""
 
     name = "dead-code"
     level = 0
@@ -24,6 +25,7 @@ class DeadCode(Pass):
             if any(v is not None and (v.users or id(v) in outputs) for v in node.outputs):
                 kept.append(node)
                 if isinstance(node.op, If | Loop | Scan):
+                    drop_unused_results(node, graph, counts)
                     self._drop_captures(node, counts)
             else:
                 node.detach()

@@ -328,7 +328,7 @@ class _GraphImport:
                 node.fail(f"its output {name!r} is made by another node already; the model is broken")
             scope[name] = value
             if len(self.scopes) == 1:
-                if value not in node.inputs and value.name not in scope:
+                if value not in node.inputs and (value.name == name or value.name not in scope):
                     value.name = self.names[name]
                 if name in self.info:
                     _typed(value, self.info[name])
