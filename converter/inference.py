@@ -12,11 +12,13 @@ from collections.abc import Iterator
 
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Node, Value
+from mnnx.converter.subgraph_shapes import infer_subgraphs
 from mnnx.errors import ConversionError
 from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
+from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
@@ -46,6 +48,9 @@ def spec_of(value: Value) -> Spec | None:
 
 def infer_node(node: Node) -> tuple[Spec | None, ...]:
     """The Specs of a node's outputs, which take over what they don't know yet; () where the inputs aren't known well enough."""
+    if isinstance(node.op, If | Loop | Scan):
+        infer_subgraphs(node, infer_node)
+        return ()
     specs = [None if value is None else spec_of(value) for value in node.inputs]
     if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
         _infer_by_names(node)

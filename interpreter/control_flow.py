@@ -46,7 +46,10 @@ def run_loop(op: Loop, inputs: Sequence[Any], outputs: int, runner: GraphRunner,
         states = results[1 : 1 + op.states]
         _push(stacks, results[1 + op.states :], runner.runtime.limits)
         iteration += 1
-    return [*states, *(_stack(stack, op.body, op.body.outputs[i]) for stack, i in zip(stacks, stacked, strict=True))]
+    if not iteration and stacks:
+        first = [np.asarray(0, np.int64), np.asarray(True), *states, *inputs[2 + op.states :]]
+        return [*states, *_empty_stacks(op.body, stacked, first, runner)]
+    return [*states, *map(_stack, stacks)]
 
 
 def _push(stacks: list[list[np.ndarray]], values: Sequence[Any], limits: Limits) -> None:
@@ -58,21 +61,26 @@ def _push(stacks: list[list[np.ndarray]], values: Sequence[Any], limits: Limits)
             raise too_many_to_stack(len(stack), limits)
 
 
-def _stack(values: list[Any] | np.ndarray, body: Graph, index: int, axis: int = 0) -> np.ndarray:
-    """Values of one shape, stacked along a new axis; no values: an empty tensor of what is known of the body's output.
-
-    An array has the values along its first axis.
-    """
+def _stack(values: list[Any] | np.ndarray, axis: int = 0) -> np.ndarray:
+    """Values of one shape, stacked along a new axis; an array has them along its first axis."""
     if isinstance(values, np.ndarray):
         return np.ascontiguousarray(np.moveaxis(values, 0, normalize_axis(axis, values.ndim)))
-    if values:
-        shapes = {v.shape for v in values}
-        require(len(shapes) == 1, f"values to stack must be of one shape, they are {sorted(shapes)}")
-        return np.stack(values, normalize_axis(axis, values[0].ndim + 1))
-    value = body.values[index]
-    shape = [d if isinstance(d, int) else 0 for d in value.shape or ()]
-    shape.insert(normalize_axis(axis, len(shape) + 1), 0)
-    return np.zeros(shape, np.float32 if value.dtype is None else value.dtype)
+    shapes = {v.shape for v in values}
+    require(len(shapes) == 1, f"values to stack must be of one shape, they are {sorted(shapes)}")
+    return np.stack(values, normalize_axis(axis, values[0].ndim + 1))
+
+
+def _empty_stacks(body: Graph, outputs: Sequence[int], inputs: Sequence[Any], runner: GraphRunner) -> list[np.ndarray]:
+    """What is stacked of no iteration, along the first axis: of the dtypes and shapes that the body would give of these inputs, or where
+    only a run could tell them, of what is declared of its outputs, with 0 for open dims."""
+    expected = runner.body(body).expected(inputs)
+    stacks = []
+    for place in outputs:
+        value, spec = body.values[body.outputs[place]], expected[place]
+        shape = tuple(d if isinstance(d, int) else 0 for d in value.shape or ()) if spec is None else spec.shape
+        dtype = (np.float32 if value.dtype is None else value.dtype) if spec is None else spec.dtype
+        stacks.append(np.zeros((0, *shape), dtype))
+    return stacks
 
 
 def run_scan(op: Scan, inputs: Sequence[Any], outputs: int, runner: GraphRunner, hooks: Hooks | None) -> list[Any]:
@@ -104,14 +112,15 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
     out_backward = op.output_directions or (0,) * len(stacks)
     require(len(out_axes) == len(stacks) == len(out_backward), f"one output axis and direction per scan output ({len(stacks)})")
     steps = lengths.pop()
+
+    def given(step: int) -> list[Any]:
+        return [*states, *(np.asarray(m[step], order="C") for m in moved), *captures]
+
+    outputs = range(op.states, len(op.body.outputs))
     if steps:
         body, captures = runner.loop_body(op, captures, hooks)
-
-        def given(step: int) -> list[Any]:
-            return [*states, *(np.asarray(m[step], order="C") for m in moved), *captures]
-
         slices = {op.states + i: m for i, m in enumerate(moved)}
-        form = LoopForm(None, None, [(i, i) for i in range(op.states)], slices, list(range(op.states, len(op.body.outputs))))
+        form = LoopForm(None, None, [(i, i) for i in range(op.states)], slices, list(outputs))
         done = repeat(body, form, given(0), steps) if hooks is None else None
         if done is not None:
             states, stacks = done[0][: op.states], done[1]
@@ -121,11 +130,10 @@ def _scan(op: Scan, inputs: Sequence[Any], runner: GraphRunner, hooks: Hooks | N
                 results = body.run(given(step), hooks)
                 states = results[: op.states]
                 _push(stacks, results[op.states :], runner.runtime.limits)
-    stacked = [
-        _stack(stack[::-1] if b else stack, op.body, index, axis)
-        for stack, index, axis, b in zip(stacks, op.body.outputs[op.states :], out_axes, out_backward, strict=True)
-    ]
-    return [*states, *stacked]
+    elif stacks:
+        slices = [np.zeros(m.shape[1:], m.dtype) for m in moved]
+        stacks = _empty_stacks(op.body, outputs, [*states, *slices, *captures], runner)
+    return [*states, *(_stack(stack[::-1] if b else stack, axis) for stack, axis, b in zip(stacks, out_axes, out_backward, strict=True))]
 
 
 #: Control-flow op → its function; it gets the op, host values of its inputs, how many outputs are wanted, the runner and the hooks.

@@ -73,6 +73,21 @@ class GraphRunner:
         """The plan that a run on these host values begins with."""
         return self._plan(self._plans, None, {i: _kind(value) for i, value in zip(self.graph.inputs, inputs, strict=True)})
 
+    def expected(self, inputs: Sequence[Any]) -> list[Spec | None]:
+        """What the outputs would be like for these host values of the inputs, as far as that is known before a run."""
+        try:
+            plan = self.first_plan(inputs)
+        except InputError:  # no run on them is possible, nor asked for
+            return [None] * len(self.outputs)
+        given = dict(zip(self.graph.inputs, inputs, strict=True))
+        return [self._expected(plan, given, index) for index in self.outputs]
+
+    def _expected(self, plan: Plan, given: dict[int, Any], index: int) -> Spec | None:
+        if index in plan.tensors:
+            return plan.tensors[index].spec
+        array = given.get(index, plan.known.get(index, self.graph.values[index].constant))
+        return Spec.of(array) if isinstance(array, np.ndarray) else None
+
     def results(self, plan: Plan, host: dict[int, Any]) -> list[Any]:
         """The graph's outputs once its last plan has run; `host` has the values that are on the host by their indices."""
         return [_owned(self._fetch(plan, host, i)) for i in self.outputs]

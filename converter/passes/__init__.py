@@ -29,6 +29,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.known_branches import KnownBranches
     from mnnx.converter.passes.layer_norm_recognition import LayerNormRecognition
     from mnnx.converter.passes.loop_states import LoopStates
+    from mnnx.converter.passes.loop_unrolling import LoopUnrolling
     from mnnx.converter.passes.movement import MovementSimplification
     from mnnx.converter.passes.neutral_operands import NeutralOperands
     from mnnx.converter.passes.pad_folding import PadFolding
@@ -45,8 +46,10 @@ def all_passes() -> list[Pass]:
         ShapeArithmetic(),
         ConstantFolding(),
         KnownBranches(),
+        LoopUnrolling(),
         ShapeArithmetic(),
         ConstantFolding(),
+        KnownBranches(),
         NeutralOperands(),
         IdentityElimination(),
         ConstantSharing(),

@@ -13,8 +13,9 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.inference import infer_node, spec_of
+from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Pass, is_pure
+from mnnx.converter.subgraph_shapes import bodies
 from mnnx.errors import ConversionError
 from mnnx.interpreter.faults import text_length
 from mnnx.schema import dtypes
@@ -92,13 +93,9 @@ class ConstantFolding(Pass):
 
 
 def _hand_down(node: Node) -> None:
-    """Lets the subgraphs of a node know what is known of their captures; constants become their own, and dead code drops the captures."""
-    for body in (getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)):
-        captures = node.inputs[node.op.own_inputs :]
+    """Makes constants that the subgraphs of a node capture their own; dead code drops the captures."""
+    captures = node.inputs[node.op.own_inputs :]
+    for body in bodies(node):
         for value, given in zip(captures, body.inputs[len(body.inputs) - len(captures) :], strict=True):
-            if value is None:
-                continue
-            if value.constant is not None and not body.is_output(given):
+            if value is not None and value.constant is not None and not body.is_output(given):
                 body.replace_value(given, Value(given.name, constant=value.constant))
-            elif spec_of(value) is not None:
-                given.dtype, given.shape = value.dtype, value.shape

@@ -1,4 +1,4 @@
-"""Removes nodes that no output depends on, and what subgraphs capture without using it."""
+"""Removes nodes that no output depends on, and what subgraphs capture, keep or give without use."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from collections.abc import Iterator
 
 from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass
+from mnnx.converter.passes.unused_results import drop_unused_results
+from mnnx.converter.subgraph_shapes import bodies
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 
 
 class DeadCode(Pass):
-    """Removes nodes that no output depends on, and what subgraphs capture without using it."""
+    """Removes nodes that no output depends on, and what subgraphs capture, keep or give without use."""
 
     name = "dead-code"
     level = 0
@@ -23,6 +25,7 @@ class DeadCode(Pass):
             if any(v is not None and (v.users or id(v) in outputs) for v in node.outputs):
                 kept.append(node)
                 if isinstance(node.op, If | Loop | Scan):
+                    drop_unused_results(node, graph, counts)
                     self._drop_captures(node, counts)
             else:
                 node.detach()
@@ -36,14 +39,14 @@ class DeadCode(Pass):
 
     def _drop_captures(self, node: Node, counts: Counter[str]) -> None:
         """Takes out captured inputs that none of the subgraphs uses once they are swept themselves."""
-        bodies = [getattr(node.op, key) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)]
-        for body in bodies:
+        graphs = bodies(node)
+        for body in graphs:
             self.run(body, counts)
         for index in reversed(range(node.op.own_inputs, len(node.inputs))):
-            places = [index - len(node.inputs) + len(body.inputs) for body in bodies]  # the captures are a body's last inputs
-            values = [(body, body.inputs[place]) for body, place in zip(bodies, places, strict=True)]
+            places = [index - len(node.inputs) + len(body.inputs) for body in graphs]  # the captures are a body's last inputs
+            values = [(body, body.inputs[place]) for body, place in zip(graphs, places, strict=True)]
             if not any(value.users or body.is_output(value) for body, value in values):
                 node.drop_input(index)
-                for body, place in zip(bodies, places, strict=True):
+                for body, place in zip(graphs, places, strict=True):
                     del body.inputs[place]
                 counts[f"captured input of {node.op.name} without users"] += 1

@@ -288,6 +288,21 @@ def test_a_scan_over_nothing(session_of):
     assert result["all"].shape == (0, 2)
 
 
+@pytest.mark.parametrize("level", [0, 1, 2])
+def test_what_no_iteration_stacks_has_the_dims_that_the_first_would_give(session_of, level):
+    text = (
+        HEAD
+        + """g (int64 n, float[k,3] x) => (float[m,k,3] y, float[m,l] z)
+        { yes = Constant<value = bool {1}>()
+          s, y, z = Loop(n, yes, x) <body = b (int64 i, bool c, float[] p) => (bool d, float[] q, float[] u, float[] v)
+            { d = Identity(c) q = Neg(p) u = Exp(q) minus = Constant<value = int64[1] {-1}>() v = Reshape(u, minus) }> }"""
+    )
+    session = session_of(text, level=level)
+    for rows, n in ((2, 0), (2, 3), (5, 0)):
+        found = session.run({"n": np.array(n), "x": np.ones((rows, 3), np.float32)})
+        assert (found["y"].shape, found["z"].shape) == ((n, rows, 3), (n, rows * 3))
+
+
 def test_callbacks_see_the_ops_of_bodies(session_of):
     session = session_of(LOOP_OF_IF, level=0)
     seen = []

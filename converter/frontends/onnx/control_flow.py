@@ -17,6 +17,20 @@ def _close(subs) -> list[Value]:
     return captured
 
 
+def _keep_dims_apart(node: OnnxNode, sub) -> None:
+    """Gives the dims that a loop's body names names of their own: a dim that changes from one iteration to the next may be called like one
+    outside."""
+    captured = {id(inner) for inner in sub.captured.values()}
+    names: dict[str, str] = {}
+    for graph in (sub.graph, *sub.graph.subgraphs()):
+        for value in graph.values():
+            if value.shape is not None and value.constant is None and id(value) not in captured:
+                for dim in value.shape:
+                    if isinstance(dim, str) and dim not in names:
+                        names[dim] = node.fresh_dim(dim)
+                value.shape = tuple(names.get(dim, dim) for dim in value.shape)
+
+
 def _finish(node: OnnxNode, op, inputs) -> tuple[Value | None, ...]:
     outputs = [Value(name) if name else None for name in node.output_names]
     node.graph.nodes.append(Node(op, inputs, outputs, node.fresh_name()))
@@ -41,6 +55,7 @@ def loop(node: OnnxNode, trip_count: Value | None = None, condition: Value | Non
         node.fail(f"its body must take {len(states) + 2} inputs (iteration, condition, states), it takes {len(body.graph.inputs)}")
     if len(body.graph.outputs) < len(states) + 1:
         node.fail(f"its body must give at least {len(states) + 1} outputs, it gives {len(body.graph.outputs)}")
+    _keep_dims_apart(node, body)
     captured = _close([body])
     return _finish(node, Loop(body=body.graph, states=len(states)), [trip_count, condition, *states, *captured])
 
@@ -53,6 +68,7 @@ def scan(node: OnnxNode, *inputs: Value | None):
     states = len(body.graph.inputs) - scans
     if states < 0 or len(inputs) - old != len(body.graph.inputs):
         node.fail(f"its body must take {len(inputs) - old} inputs, as many as the node, it takes {len(body.graph.inputs)}")
+    _keep_dims_apart(node, body)
     captured = _close([body])
     ints = tuple[int, ...]
     op = Scan(

@@ -128,27 +128,35 @@ def _domain(name: str) -> str:
     return "" if name == "ai.onnx" else name
 
 
+class _Names:
+    """The names that are taken."""
+
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
+        self._next: dict[str, int] = {}
+
+    def reserve(self, name: str) -> None:
+        self._taken.add(name)
+
+    def fresh(self, name: str) -> str:
+        """`name`, or `name_2`, `name_3`, … where it is taken."""
+        candidate = name
+        while candidate in self._taken:
+            self._next[name] = self._next.get(name, 1) + 1
+            candidate = f"{name}_{self._next[name]}"
+        self._taken.add(candidate)
+        return candidate
+
+
 class _ModelImport:
-    """What is shared by all graphs of one import: fresh names, the folder of external data, unknown ops."""
+    """What is shared by all graphs of one import: names of values and nodes, and of dims, the folder of external data, unknown ops."""
 
     def __init__(self, folder: str):
         self.folder = folder
         self.unsupported: dict[tuple[str, str, int], list[str]] = {}
         self.external_bytes = 0
-        self._names: set[str] = set()
-        self._next: dict[str, int] = {}
-
-    def reserve(self, name: str) -> None:
-        self._names.add(name)
-
-    def fresh(self, name: str) -> str:
-        """`name`, or `name_2`, `name_3`, … where it is taken."""
-        candidate = name
-        while candidate in self._names:
-            self._next[name] = self._next.get(name, 1) + 1
-            candidate = f"{name}_{self._next[name]}"
-        self._names.add(candidate)
-        return candidate
+        self.names = _Names()
+        self.dims = _Names()
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The values of a TensorProto, from its external file where it has one; text as an object array of str."""
@@ -193,10 +201,14 @@ class _GraphImport:
         self.scopes: list[dict[str, Value]] = [{}]  # names of the graph, and of the functions being expanded in it
         self.captured: dict[Value, Value] = {}
         self.info = {v.name: v.type for v in [*proto.value_info, *proto.output]}
+        self.names: dict[str, str] = {}  # what its values are called: in subgraphs not always as in ONNX, where names may be used again
 
     # ---- what OnnxNode asks of its context
     def fresh(self, name: str) -> str:
-        return self.session.fresh(name)
+        return self.session.names.fresh(name)
+
+    def fresh_dim(self, name: str) -> str:
+        return self.session.dims.fresh(name)
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         return self.session.array(tensor)
@@ -210,8 +222,7 @@ class _GraphImport:
 
     # ---- the import itself
     def run(self) -> Graph:
-        for name in [*(o for n in self.proto.node for o in n.output), *(i.name for i in self.proto.input)]:
-            self.session.reserve(name)
+        self._take_names()
         scope = self.scopes[0]
         for tensor in self.proto.initializer:
             scope[tensor.name] = Value(tensor.name, constant=self.array(tensor))
@@ -219,20 +230,32 @@ class _GraphImport:
             scope[sparse.values.name] = Value(sparse.values.name, constant=self.sparse_array(sparse))
         for info in self.proto.input:
             if info.name not in scope:
-                scope[info.name] = _typed(Value(info.name), info.type, is_input=True)
+                scope[info.name] = _typed(Value(self.names[info.name]), info.type, is_input=True)
                 self.graph.inputs.append(scope[info.name])
         for index, proto in enumerate(in_order(self.proto)):
             self.import_node(proto, self.opsets, proto.name or f"{proto.op_type}_{index}")
         self._set_outputs()
         return self.graph
 
+    def _take_names(self) -> None:
+        names = [*(o for n in self.proto.node for o in n.output), *(i.name for i in self.proto.input)]
+        if self.parent is not None:
+            self.names = {name: self.fresh(name) for name in names}
+            return
+        self.names = {name: name for name in names}
+        for name in names:
+            self.session.names.reserve(name)
+        for proto in [*self.info.values(), *(i.type for i in self.proto.input)]:
+            for dim in proto.tensor_type.shape.dim:
+                self.session.dims.reserve(dim.dim_param)
+
     def _set_outputs(self) -> None:
         made: set[int] = set()
         for info in self.proto.output:
             value = self.lookup(info.name, "the graph's outputs")
             # A caller finds an output under its ONNX name, so a value of another name gets a copy.
-            if value.name != info.name or id(value) in made:
-                copy = Value(info.name, value.dtype, value.shape, kind=value.kind)
+            if value.name != self.names.get(info.name, info.name) or id(value) in made:
+                copy = Value(info.name if self.parent is None else self.fresh(info.name), value.dtype, value.shape, kind=value.kind)
                 self.graph.nodes.append(Node(Identity(), [value], [copy], self.fresh(f"output/{info.name}")))
                 value = copy
             made.add(id(value))
@@ -307,8 +330,8 @@ class _GraphImport:
                 node.fail(f"its output {name!r} is made by another node already; the model is broken")
             scope[name] = value
             if len(self.scopes) == 1:
-                if value not in node.inputs and value.name not in scope:
-                    value.name = name
+                if value not in node.inputs and (value.name == name or value.name not in scope):
+                    value.name = self.names[name]
                 if name in self.info:
                     _typed(value, self.info[name])
 

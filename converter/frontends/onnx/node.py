@@ -107,6 +107,10 @@ class OnnxNode:
         """A name for a further node that belongs to this one."""
         return self._context.fresh(self.name)
 
+    def fresh_dim(self, name: str) -> str:
+        """A name for a dim that no other dim of the model has."""
+        return self._context.fresh_dim(name)
+
     def constant(self, array: Any, dtype: Any = None) -> Value:
         """A constant Value."""
         return Value(self._context.fresh(f"{self.name}/constant"), constant=np.asarray(array, dtype))
