@@ -19,7 +19,7 @@ def in_range(indices, dim, what="indices"):
 
 @numpy_execution(ops.Gather)
 def gather(op, data, indices):
-    return np.asarray(np.take(data, in_range(indices, data.shape[op.axis]), op.axis), data.dtype)  # one text alone is no array
+    return np.asarray(np.take(data, in_range(indices, data.shape[op.axis]), op.axis))
 
 
 def _element_index(axis, data, indices):
@@ -51,7 +51,7 @@ def gather_nd(op, data, indices):
         return np.zeros(indices.shape[:-1] + data.shape[op.batch_dims + indices.shape[-1] :], data.dtype)
     index = _tuple_index(data, indices, op.batch_dims)
     if indices.shape[-1]:
-        return np.asarray(data[index], data.dtype)
+        return np.asarray(data[index])
     shape = indices.shape[:-1] + data.shape[op.batch_dims :]  # empty tuples: whole slices, repeated
     batch = op.batch_dims
     return np.broadcast_to(data.reshape(data.shape[:batch] + (1,) * (indices.ndim - 1 - batch) + data.shape[batch:]), shape)
