@@ -40,9 +40,11 @@ _NAMES = {
     24: "float8_e8m0fnu",
     25: "uint2",
     26: "int2",
+    27: "float6_e2m3fn",
+    28: "float6_e3m2fn",
 }
 _CODES = {name: code for code, name in _NAMES.items()}
-_FLOATS = {1, 10, 11, 16, 17, 18, 19, 20, 23, 24}
+_FLOATS = {1, 10, 11, 16, 17, 18, 19, 20, 23, 24, 27, 28}
 #: From this number on they are ml_dtypes'.
 _EXTENDED = 16
 

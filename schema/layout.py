@@ -31,7 +31,7 @@ MAX_RANK = 32
 MAX_DEPTH = 32
 
 #: Element types that fill less than the byte that NumPy gives an element: the largest byte that is a legal element.
-LARGEST_BYTE = {"bool": 1, "int2": 3, "uint2": 3, "int4": 15, "uint4": 15, "float4_e2m1fn": 15}
+LARGEST_BYTE = {"bool": 1, "int2": 3, "uint2": 3, "int4": 15, "uint4": 15, "float4_e2m1fn": 15, "float6_e2m3fn": 63, "float6_e3m2fn": 63}
 
 
 class Vector(Row):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from onnx.defs import OpSchema
 
 #: ONNX's own domains.
-_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training")
+_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
 
 
 @click.command("ops", cls=Command)

@@ -6,11 +6,11 @@ from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Op, Spec, op, require
 from mnnx.schema.ops.elementwise import ANY, COMPLEX, STRING, Elementwise, require_dtype, require_inputs
 
-_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "int2": 2, "uint2": 2}
+_BITS = {"int4": 4, "uint4": 4, "float4_e2m1fn": 4, "float6_e2m3fn": 6, "float6_e3m2fn": 6, "int2": 2, "uint2": 2}
 
 
 def bits(dtype: np.dtype) -> int:
-    """The width of an element in bits; 4 and 2 for the types of which NumPy stores one per byte."""
+    """The width of an element in bits; 6, 4 and 2 for the types of which NumPy stores one per byte."""
     return _BITS.get(dtype.name, 8 * dtype.itemsize)
 
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from mnnx.schema.ops.base import Op, Spec, op, require
+from mnnx.schema.ops.axes import normalize_axis
+from mnnx.schema.ops.base import DataDependent, Op, Spec, op, require
 from mnnx.schema.ops.rules import LIMIT, require_floats, require_shape
 
 
@@ -42,7 +43,8 @@ class GroupQueryAttention(Op):
     q [N, L, H * D], k and v [N, L, Hkv * D], or all in q [N, L, (H + 2 Hkv) * D]; past key and value [N, Hkv, P, D]; seqlens_k [N]: the
     keys of each sequence after this call, less one; total_length: their maximum; cos and sin [positions, rotated / 2]; position_ids
     [N, L]; attention_bias, added to the scores [N or 1, H or 1, L, total]; head_sink [H]: one more score per head in the softmax.
-    Outputs: y [N, L, H * D] and the present key and value [N, Hkv, max(P, total), D].
+    Outputs: y [N, L, H * D] and the present key and value [N, Hkv, max(P, total), D], 0 behind a sequence's keys; where qk_output is 1,
+    also the scores [N, H, L, total] before the softmax, where it is 2 after it, 0 for keys that aren't seen.
 
     Query i of a sequence with T keys is key T - L + i, and sees keys up to itself (all, where not `causal`), or the last
     local_window_size of them. smooth_softmax: a head_sink of 0.
@@ -53,6 +55,7 @@ class GroupQueryAttention(Op):
     causal: bool = True
     do_rotary: bool = False
     local_window_size: int = -1
+    qk_output: int = 0
     rotary_interleaved: bool = False
     scale: float | None = None
     smooth_softmax: bool = False
@@ -60,6 +63,7 @@ class GroupQueryAttention(Op):
 
     def check(self):
         require(0 < self.kv_num_heads <= self.num_heads < LIMIT, f"there must be heads: {self.num_heads} and {self.kv_num_heads}")
+        require(self.qk_output in (0, 1, 2), f"qk_output must be 0, 1 or 2; it is {self.qk_output}")
         require(self.num_heads % self.kv_num_heads == 0, f"kv_num_heads {self.kv_num_heads} must divide num_heads {self.num_heads}")
 
     def head_size(self, q: tuple[int, ...], packed: bool) -> int:
@@ -82,7 +86,7 @@ class GroupQueryAttention(Op):
         position_ids: Spec | None = None,
         attention_bias: Spec | None = None,
         head_sink: Spec | None = None,
-    ) -> tuple[Spec, Spec, Spec]:
+    ) -> tuple[Spec, ...]:
         require_floats(q=q, k=k, v=v, past_key=past_key, past_value=past_value, cos=cos, sin=sin, attention_bias=attention_bias)
         require((k is None) == (v is None) and (past_key is None) == (past_value is None), "keys and values must be given together")
         head = self.head_size(q.shape, k is None)
@@ -104,9 +108,66 @@ class GroupQueryAttention(Op):
             require_shape("sin", sin, cos.shape)
         total = total_length.ints()[0]
         require(length <= total < LIMIT, f"the total length must be {length} or more; it is {total}")
+        scores = (batch, self.num_heads, length, total)
         if attention_bias is not None:
-            scores = (batch, self.num_heads, length, total)
             fits = attention_bias.rank == 4 and all(n in (1, m) for n, m in zip(attention_bias.shape, scores, strict=True))
             require(fits, f"attention_bias must broadcast to {list(scores)}; it is {attention_bias}")
         present = Spec(q.dtype, (batch, self.kv_num_heads, max(past, total), head))
-        return Spec(q.dtype, (batch, length, self.num_heads * head)), present, present
+        results = Spec(q.dtype, (batch, length, self.num_heads * head)), present, present
+        return (*results, Spec(q.dtype, scores)) if self.qk_output else results
+
+
+@op("com.microsoft::UnfoldTensor")
+class UnfoldTensor(Op):
+    """All slices of `size` elements of x along `dim`, one every `step`, as a new last dim."""
+
+    dim: int = -1
+    size: int
+    step: int = 1
+
+    def infer(self, x: Spec) -> Spec:
+        axis = normalize_axis(self.dim, x.rank)
+        require(0 < self.size <= x.shape[axis], f"size must be in 1 … {x.shape[axis]}, as dim {axis} of {x} is; it is {self.size}")
+        require(self.step > 0, f"step must be positive; it is {self.step}")
+        count = (x.shape[axis] - self.size) // self.step + 1
+        return Spec(x.dtype, (*x.shape[:axis], count, *x.shape[axis + 1 :], self.size))
+
+
+@op("com.microsoft::DynamicTimeWarping")
+class DynamicTimeWarping(Op):
+    """The cheapest path from the first to the last corner of a matrix of costs, [M, N] or [1, M, N]: int32 [2, steps], rows and columns.
+
+    A step goes to the next row, the next column, or both; to the next column where two ways cost the same.
+    """
+
+    def infer(self, costs: Spec) -> Spec:
+        matrix = costs.shape[1:] if costs.rank == 3 and costs.shape[0] == 1 else costs.shape
+        require(len(matrix) == 2 and 0 not in matrix, f"costs must be [M, N] or [1, M, N]; they are {costs}")
+        require(costs.dtype == np.float32, f"costs must be float32; they are {costs}")
+        raise DataDependent
+
+
+@op("com.microsoft::CropAndResize")
+class CropAndResize(Op):
+    """(x [N, C, H, W], boxes [R, 4], batch_indices [R], size [2]) → [R, C, *size]: boxes of images, resized corner to corner.
+
+    A box is y1, x1, y2, x2, from 0 at the first pixel's centre to 1 at the last one's. Beyond the image it has `extrapolation_value`.
+    `mode`: bilinear or nearest.
+    """
+
+    extrapolation_value: float = 0.0
+    mode: str = "bilinear"
+
+    def check(self):
+        require(self.mode in ("bilinear", "nearest"), f"mode must be bilinear or nearest; it is {self.mode!r}")
+
+    def infer(self, x: Spec, boxes: Spec, batch_indices: Spec, size: Spec) -> Spec:
+        require_floats(x=x, boxes=boxes)
+        require(x.rank == 4 and 0 not in x.shape[2:], f"x must be images [N, C, H, W]; it is {x}")
+        require(boxes.rank == 2 and boxes.shape[1] == 4, f"boxes must be [R, 4]; they are {boxes}")
+        require_shape("batch_indices", batch_indices, boxes.shape[:1])
+        require(batch_indices.dtype in (np.int32, np.int64), f"batch_indices must be integers; they are {batch_indices}")
+        require(size.shape == (2,), f"the size must be height and width; it is {size}")
+        height, width = size.ints()
+        require(0 < height < LIMIT and 0 < width < LIMIT, f"height and width must be positive; they are {height} and {width}")
+        return Spec(x.dtype, (boxes.shape[0], x.shape[1], height, width))

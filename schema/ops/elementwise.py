@@ -16,7 +16,10 @@ SIGNED = DtypeSet("int8", "int16", "int32", "int64")
 UNSIGNED = DtypeSet("uint8", "uint16", "uint32", "uint64")
 INTEGERS = SIGNED | UNSIGNED
 NUMERIC = FLOATS | INTEGERS
-SMALL_FLOATS = DtypeSet("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu", "float4_e2m1fn")
+SMALL_FLOATS = DtypeSet(
+    *("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float8_e8m0fnu"),
+    *("float6_e2m3fn", "float6_e3m2fn", "float4_e2m1fn"),
+)
 SMALL_INTEGERS = DtypeSet("int4", "uint4", "int2", "uint2")
 COMPLEX = DtypeSet("complex64", "complex128")
 ANY = NUMERIC | SMALL_FLOATS | SMALL_INTEGERS | COMPLEX | {BOOL, STRING}

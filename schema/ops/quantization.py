@@ -19,8 +19,9 @@ from mnnx.schema.records import Row
 INTEGERS = tuple(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16", "int32"))
 SMALL_INTEGERS = tuple(np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.int2, ml_dtypes.uint2))
 FLOATS8 = tuple(np.dtype(t) for t in (ml_dtypes.float8_e4m3fn, ml_dtypes.float8_e4m3fnuz, ml_dtypes.float8_e5m2, ml_dtypes.float8_e5m2fnuz))
+FLOATS6 = tuple(np.dtype(t) for t in (ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn))
 FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
-QUANTIZED = (*INTEGERS, *SMALL_INTEGERS, *FLOATS8, FLOAT4)
+QUANTIZED = (*INTEGERS, *SMALL_INTEGERS, *FLOATS8, *FLOATS6, FLOAT4)
 BYTES = (np.dtype("int8"), np.dtype("uint8"))
 
 _SCALE_E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)

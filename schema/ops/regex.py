@@ -296,18 +296,36 @@ class Pattern:
         """Whether the whole of `text` matches."""
         states, before = frozenset([self._start]), ""
         for c in text:
-            key = (states, before if self._asserts else "", c)
-            following = self._cache.get(key)
-            if following is None:
-                if self._cached > _MAX_CACHED:
-                    self._cache.clear()
-                    self._cached = 0
-                following = self._cache[key] = self._step(states, before, c)
-                self._cached += len(following) + 1
-            if not following:
+            states = self._following(states, before, c)
+            if not states:
                 return False
-            states, before = following, c
+            before = c
         return 0 in self._closure(states, before, "")
+
+    def longest_match(self, text: str, start: int) -> int | None:
+        """Where the longest match that begins at `start` ends; None where none does."""
+        states, before, end = frozenset([self._start]), text[start - 1 : start], None
+        for at in range(start, len(text) + 1):
+            after = text[at : at + 1]
+            if 0 in self._closure(states, before, after):
+                end = at
+            states = self._following(states, before, after) if after else frozenset()
+            if not states:
+                break
+            before = after
+        return end
+
+    def _following(self, states: frozenset[int], before: str, c: str) -> frozenset[int]:
+        """The states behind the character c, which `before` precedes."""
+        key = (states, before if self._asserts else "", c)
+        following = self._cache.get(key)
+        if following is None:
+            if self._cached > _MAX_CACHED:
+                self._cache.clear()
+                self._cached = 0
+            following = self._cache[key] = self._step(states, before, c)
+            self._cached += len(following) + 1
+        return following
 
     def _add(self, *state: object) -> int:
         self._program.append(state)

@@ -1,8 +1,9 @@
 """Quantization ops of ONNX Runtime, against their definitions written out."""
 
+import ml_dtypes
 import numpy as np
 
-from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
+from mnnx.schema.ops.contrib_quantization import DequantizeBits, DequantizeBnb4, DynamicQuantizeLSTM, GatherBlockQuantized
 from tests.cases import case, f16, f32, integers
 
 
@@ -40,6 +41,57 @@ dequantize(4, 40, f32(3, 3), integers("uint8", 3, 2, high=256))
 dequantize(2, 40, f32(9), integers("uint8", 3, 1, high=256))
 dequantize(8, 17, f32(3, 2), f32(3, 2, low=0, high=255))
 dequantize(4, 16, f16(3, 1))
+
+
+# NF4 to four digits, as in the paper (QLoRA, appendix E); FP4 as bitsandbytes has it, in twelfths.
+NF4 = (-1.0, -0.6962, -0.5251, -0.3949, -0.2844, -0.1848, -0.0911, 0.0, 0.0796, 0.1609, 0.2461, 0.3379, 0.4407, 0.5626, 0.7230, 1.0)
+FP4 = [value / 12 for value in (0, 0.0625, 8, 12, 4, 6, 2, 3)]
+for nf4, table in ((True, NF4), (False, (*FP4, *(-value for value in FP4)))):
+    for rows, columns in ((3, 16), (3, 17)):
+
+        def reference(packed, absmax, table=table, rows=rows, columns=columns):
+            codes = [code for byte in packed.tolist() for code in (byte >> 4, byte & 15)][: rows * columns]
+            return np.array([table[code] * absmax[i // 16] for i, code in enumerate(codes)], np.float32).reshape(rows, columns)
+
+        op = DequantizeBnb4(nf4=nf4, block_size=16, rows=rows, columns=columns)
+        count = rows * columns
+        case(op, integers("uint8", -(-count // 2), high=256), f32(-(-count // 16), low=0.1), reference=reference, atol=1e-4)
+
+
+def gathered(op):
+    """Entry by entry; what is packed is unpacked first."""
+
+    def reference(data, indices, scales, zero_points=None):
+        axis, quantize, packed = op.gather_axis % data.ndim, op.quantize_axis % data.ndim, data.dtype == np.uint8
+        open_ = lambda a: np.array([unpacked(row, op.bits) for row in a.reshape(-1, a.shape[-1])]).reshape(*a.shape[:-1], -1)  # noqa: E731
+        data, zeros = (a if a is None or not packed else open_(a) for a in (data, zero_points))
+        blocks = np.arange(data.shape[quantize]) // (op.block_size or data.shape[quantize])
+        each = lambda a: np.take(a, blocks, quantize).astype(np.float32)  # noqa: E731
+        offset = each(zeros) if zeros is not None else 2 ** (op.bits - 1) if packed else 0
+        real = (data.astype(np.float32) - offset) * each(scales)
+        real = np.concatenate([real, np.zeros_like(np.take(real, [0], axis))], axis)  # the last entry: out of range
+        size = data.shape[axis]
+        return np.take(real, np.where((indices < -size) | (indices >= size), size, indices % size), axis).astype(scales.dtype)
+
+    return reference
+
+
+def gather(data, indices, scales, *zero_points, **attributes):
+    op = GatherBlockQuantized(block_size=attributes.pop("block_size", 16), **attributes)
+    case(op, data, indices, scales, *zero_points, reference=gathered(op))
+
+
+INT4, UINT4, E4M3 = (np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.float8_e4m3fn))
+PLACES = np.array([[3, -1], [0, 2]])
+gather(integers("int8", 4, 32, low=-8, high=8).astype(INT4), PLACES, f32(4, 2))
+gather(integers("int8", 4, 40, high=16).astype(UINT4), PLACES, f32(4, 3), integers("int8", 4, 3, high=16).astype(UINT4))
+gather(integers("int8", 32, 3, 4, low=-8, high=8).astype(INT4), PLACES, f16(2, 3, 4), quantize_axis=0, gather_axis=-1)
+gather(integers("uint8", 4, 16, high=256), PLACES, f32(4, 2))
+gather(integers("uint8", 4, 24, high=256), np.array(-2, np.int32), f32(4, 3), integers("uint8", 4, 2, high=256))
+gather(integers("uint8", 4, 32, high=256), np.array([4, 1, -5]), f32(4, 2), integers("uint8", 4, 2, high=256), bits=8)
+gather(integers("uint8", 4, 8, high=256), PLACES, f32(4, 2), bits=2)
+gather(f32(4, 32).astype(E4M3), PLACES, f32(1, 1), block_size=0)
+gather(integers("uint8", 4, 16, high=256), np.zeros((0, 2), np.int64), f32(4, 2))
 
 
 def rounded(x):

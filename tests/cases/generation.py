@@ -36,6 +36,7 @@ for op_class in (ops.HannWindow, ops.HammingWindow, ops.BlackmanWindow):
     case(op_class(), np.array(10, np.int32))
     case(op_class(periodic=False), np.array(9, np.int64))
     case(op_class(output_datatype="float64"), np.array(1, np.int64))
+    case(op_class(output_datatype="int32"), np.array(8, np.int64))
 
 case(ops.MelWeightMatrix(), *scalars("int64", 8, 64, 16000), *scalars("float32", 0, 8000))
 case(ops.MelWeightMatrix(), *scalars("int32", 20, 512, 22050), *scalars("float32", 125, 7600))

@@ -11,6 +11,9 @@ for axis in (0, 1, -1):
 case(ops.Gather(), f32(4, 3), np.array(2))
 case(ops.Gather(), integers("int64", 4), np.array(-1))
 case(ops.Gather(), f32(4, 3), i64())
+_WORDS = np.array(["a", "bb", "ä"], object)
+case(ops.Gather(), _WORDS, np.array(-1), reference=lambda x, _: np.array("ä", object))
+case(ops.Gather(), _WORDS, i64(2, 0), reference=lambda x, _: np.array(["ä", "a"], object))
 case(ops.Gather(axis=1), booleans(2, 7), i64(6, 5, 4, 0, 0))
 case(ops.Gather(), f32(50, 33), integers("int64", 4, 9, high=50))
 
@@ -27,6 +30,7 @@ case(ops.GatherND(batch_dims=1), f32(2, 3, 4), np.array([[1], [0]]))
 case(ops.GatherND(batch_dims=2), f32(2, 3, 4), integers("int64", 2, 3, 1, high=4))
 case(ops.GatherND(), f32(2, 3), i64(1, 2))
 case(ops.GatherND(), integers("int32", 4), integers("int64", 0, 1))
+case(ops.GatherND(), _WORDS, i64(1), reference=lambda x, _: np.array("bb", object))
 
 for reduction in ("none", "add", "mul", "max", "min"):
     repeated = np.array([[1, 1], [0, -1]]) if reduction != "none" else np.array([[1, 2], [0, -1]])

@@ -54,6 +54,7 @@ numbers = np.array([10, 20, 30], np.int64)
 minus_one = np.array(-1, np.int64)
 words = strings("b", "?", "a", "c").reshape(2, 2)
 case(LabelEncoder(keys_strings=("a", "b", "c"), values_tensor=numbers, default_tensor=minus_one), words)
+case(LabelEncoder(keys_strings=("a", "b"), values_strings=("x", "y")), np.array("b", object), reference=lambda x: np.array("y", object))
 case(
     LabelEncoder(keys_tensor=np.array([1.5, np.nan, 2.5], np.float32), values_strings=("x", "y", "z")),
     np.array([2.5, np.nan, 3, 1.5], np.float32),
@@ -65,6 +66,7 @@ case(
     reference=lambda x: i64(20, -1, 30),
 )
 case(CategoryMapper(cats_int64s=(4, 5), cats_strings=("x", "y")), strings("y", "z", "x"), reference=lambda x: i64(5, -1, 4))
+case(CategoryMapper(cats_int64s=(4, 5), cats_strings=("x", "y")), np.array(5), reference=lambda x: np.array("y", object))
 case(CategoryMapper(cats_int64s=(4, 5), cats_strings=("x", "y")), i64(5, 6), reference=lambda x: strings("y", "_Unused"))
 case(OneHotEncoder(cats_int64s=(2, 5, 7)), i64(5, 1, 2, 7))
 case(OneHotEncoder(cats_strings=("a", "b")), words)

@@ -16,6 +16,7 @@ from tests.cases import case, f16, f32, integers
 
 INT4, INT2, UINT2 = (np.dtype(t) for t in (ml_dtypes.int4, ml_dtypes.int2, ml_dtypes.uint2))
 E4M3, E5M2 = np.dtype(ml_dtypes.float8_e4m3fn), np.dtype(ml_dtypes.float8_e5m2)
+FLOATS6 = np.dtype(ml_dtypes.float6_e2m3fn), np.dtype(ml_dtypes.float6_e3m2fn)
 
 
 def scale(*shape):
@@ -38,6 +39,9 @@ case(QuantizeLinear(output_dtype=INT4), f32(33, low=-1, high=1), scale())
 case(QuantizeLinear(output_dtype=UINT2), f32(3, 4, low=-1, high=1), scale())
 case(QuantizeLinear(output_dtype=E4M3), f32(3, 4, low=-100, high=100), scale())
 case(QuantizeLinear(output_dtype=E5M2, saturate=False), f32(3, 4, low=-1e5, high=1e5), scale())
+for dtype in FLOATS6:
+    case(QuantizeLinear(output_dtype=dtype), f32(3, 4, low=-2, high=2), scale())
+    case(DequantizeLinear(), f32(3, 4, low=-9, high=9).astype(dtype), scale())
 case(QuantizeLinear(output_dtype=np.dtype("uint16")), f16(3, 4, low=0, high=9), f16(low=0.01, high=0.1))
 
 case(DequantizeLinear(), bytes_("uint8", 2, 3, 5), scale(), bytes_("uint8"))

@@ -40,6 +40,7 @@ for upper in (True, False):
     case(ops.Trilu(upper=upper), integers("int64", 4, 3), np.array(-2, np.int64))
     case(ops.Trilu(upper=upper), booleans(3, 3), np.array(9, np.int64))
     case(ops.Trilu(upper=upper), f16(3, 0, 2))
+case(ops.Trilu(), np.array([["a", "b"], ["c", "d"]], object), reference=lambda x: np.array([["a", "b"], ["", "d"]], object))
 
 case(ops.CenterCropPad(), f32(5, 8), i64(3, 4))
 case(ops.CenterCropPad(), f32(5, 8), i64(8, 11))

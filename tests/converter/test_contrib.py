@@ -71,10 +71,21 @@ ATTENTION = f(N, S, 10), f(10, 3 * HIDDEN), f(3 * HIDDEN)
 QKV = f(N, S, HIDDEN), f(N, 5, HIDDEN), f(N, 5, HIDDEN)
 PAST = f(2, N, H, 4, D)
 COS_SIN = f(32, D // 2), f(32, D // 2)
+LINEAR = {"q_num_heads": H, "kv_num_heads": H}
 GAMMA, BETA = f(HIDDEN), f(HIDDEN)
 IDS, TABLES = bits(N, S), (f(7, HIDDEN), f(9, HIDDEN))
 ONE = (1,)
 U8 = lambda value: number(value, np.uint8)  # noqa: E731
+STEPS = [number(step) for step in (0.01, 0.02, 0.03, 0.02, 0.01)]
+ZEROS = [number(3, np.int8), number(0, np.int8), None, number(1, np.int8), number(2, np.int8)]
+SWIGLU = {"activation_type": "swiglu", "swiglu_fusion": 1, "swiglu_limit": 1.5, "activation_alpha": 1.7, "activation_beta": 1.0}
+
+
+def expert(rows, columns, blocks=0):
+    """Weights of 4 bits, scales and bias of a layer of 4 experts; `blocks`: how many there are in a row, where rows aren't blocks."""
+    scales = f(4, rows, blocks) if blocks else f(4, rows)
+    return u8(4, rows, columns // 2), np.abs(scales) / 99, f(4, rows)
+
 
 # (op, inputs, outputs asked for, attributes), and for quantized ops the position of the first constant input.
 ROWS = [
@@ -101,10 +112,34 @@ ROWS = [
         grouped(do_rotary=1, rotary_interleaved=1),
     ),
     ("GroupQueryAttention", (*new_keys(N, 1), *cache(6), i32(6, 6), number(7, np.int32)), (1, 1, 1), grouped(smooth_softmax=1, scale=0.4)),
+    ("GroupQueryAttention", (*new_keys(N, 1), *cache(6), i32(6, 3), number(7, np.int32)), (1, 1, 1, 1), grouped(qk_output=1)),
+    ("GroupQueryAttention", (*new_keys(1), *cache(6, 1), i32(8), number(9, np.int32)), (1, 1, 1, 1), grouped(qk_output=2)),
+    (
+        "DecoderMaskedMultiHeadAttention",
+        (*[f(N, 1, HIDDEN)] * 3, bits(N, 4) | i32(1, 0, 0, 0), None, *f(2, N, H, 9, D), i32(3), i32(1), None, f(3 * HIDDEN)),
+        (1, 1, 1),
+        heads(past_present_share_buffer=1),
+    ),
+    ("DecoderMaskedMultiHeadAttention", (f(N, 1, HIDDEN), f(N, H, 5, D), f(N, H, 5, D)), ONE, heads(scale=0.3)),
     ("RotaryEmbedding", (f(N, S, HIDDEN), RNG.integers(0, 32, (N, S)), *COS_SIN), ONE, {}),
     ("RotaryEmbedding", (f(N, S, HIDDEN), np.array([4]), *COS_SIN), ONE, {"interleaved": 1}),
     ("RotaryEmbedding", (f(N, H, S, D), RNG.integers(0, 32, (N, S)), *COS_SIN), ONE, {}),
     ("RotaryEmbedding", (f(N, S, HIDDEN), RNG.integers(0, 32, (N, S)), f(32, 2), f(32, 2)), ONE, heads(rotary_embedding_dim=4)),
+    ("MRotaryEmbedding", (f(N, S, HIDDEN), RNG.integers(0, 32, (3, N, S)), *COS_SIN), ONE, heads(mrope_section=[2, 3, 3])),
+    ("MRotaryEmbedding", (f(N, H, S, D), RNG.integers(0, 32, (3, N, S)), *COS_SIN), ONE, {"mrope_section": [4, 2, 2], "mrope_layout": 1}),
+    ("LinearAttention", (*QKV[:1] * 3, f(N, H, D, D), -u8(N, S, H) / number(99), None), (1, 1), LINEAR | {"update_rule": "gated"}),
+    ("CausalConvWithState", (f(N, 4, 6), f(4, 1, 3), f(4), f(N, 4, 2)), (1, 1), {"activation": "silu"}),
+    ("CausalConvWithState", (f(N, 6, 4), f(4, 1, 3), None, f(N, 2, 4)), (1, 1), {"channels_last": 1}),
+    ("LinearAttentionGate", (f(N, S, 4), f(4), f(4), f(N, S, 4)), (1, 1), {}),
+    ("LinearAttentionGate", (f(N, S, 4).astype(np.float16), f(4), f(4)), ONE, {}),
+    ("GatedRMSNorm", (f(N, S, HIDDEN), f(D), f(N, S, HIDDEN)), ONE, {}),
+    ("GatedRMSNorm", (f(N, S, HIDDEN), f(HIDDEN), f(N, S, HIDDEN)), ONE, {"activation": "sigmoid"}),
+    ("BranchwiseRMSNorm", (f(N, 3, 4), f(3, 4)), ONE, {}),
+    ("BranchwiseRMSNorm", (f(N, 12), f(4)), ONE, {"num_branches": 3}),
+    ("GatedAdd", (f(N, S, 4), f(N, S, 4), f(N, S, 1)), ONE, {}),
+    ("ScaledSiLU", (f(N, S), number(1.5)), ONE, {}),
+    ("ScaledSiLU", (f(N, S),), ONE, {"alpha": 0.7}),
+    ("SampleOp", (f(2, 3),), ONE, {}),
     ("SkipLayerNormalization", (f(N, S, HIDDEN), f(S, HIDDEN), GAMMA, BETA, f(HIDDEN)), (1, 0, 0, 1), {}),
     ("SkipSimplifiedLayerNormalization", (f(N, S, HIDDEN), f(N, S, HIDDEN), GAMMA, f(HIDDEN)), (1, 0, 0, 1), {}),
     ("EmbedLayerNormalization", (IDS, IDS, *TABLES, f(2, HIDDEN), GAMMA, BETA, i32(1, 1, 1, 1, 1, 0).reshape(N, S)), (1, 1, 1), {}),
@@ -145,6 +180,20 @@ QUANTIZED = [
     ("QGemm", (u8(3, 4), number(0.1), U8(7), u8(4, 5), number(0.02), U8(3), i32(1, 2, -3, 4, 9), number(0.1), U8(9)), {"alpha": 0.5}, 1),
     ("MatMulIntegerToFloat", (u8(3, 4), u8(4, 5), number(0.1), f(5) ** 2, U8(7), u8(5), f(5)), {}, 1),
     ("MatMulNBits", (f(2, 3, 40), u8(6, 3, 8), f(6, 3), u8(6, 2), None, f(6)), {"K": 40, "N": 6, "bits": 4, "block_size": 16}, 1),
+    ("MatMulBnb4", (f(2, 3, 32), u8(5 * 16), f(10) ** 2), {"K": 32, "N": 5, "block_size": 16, "quant_type": 0}, 1),
+    ("MatMulBnb4", (f(3, 33), u8(83), f(6) ** 2), {"K": 33, "N": 5, "block_size": 32, "quant_type": 1}, 1),
+    ("QMoE", (f(3, 16), f(3, 4), *expert(20, 16), *expert(16, 20)), {"k": 2, "activation_type": "silu"}, 2),
+    ("QMoE", (f(3, 16), f(3, 4), *expert(64, 16, 1), *expert(16, 32, 2)), SWIGLU | {"block_size": 16}, 2),
+    (
+        "QMoE",
+        (f(3, 16), f(3, 4), *expert(20, 16), *expert(16, 20), *[None] * 3, u8(4, 10), u8(4, 8), None, f(3, 4) ** 2),
+        {"activation_type": "gelu"},
+        2,
+    ),
+    ("QEmbedLayerNormalization", (IDS, IDS, *u8(4, 9, 8)[:2], u8(2, 8), *u8(2, 8), None, *STEPS, *[U8(9)] * 5), {}, 2),
+    ("QEmbedLayerNormalization", (IDS, None, *i8(2, 9, 8), None, *i8(2, 8), IDS, *STEPS[:2], None, *STEPS[3:], *ZEROS), {}, 2),
+    ("ConvTransposeWithDynamicPads", (f(1, 2, 4, 4), f(2, 3, 3, 3), np.array([1, 0, 1, 1]), f(3)), {"strides": [2, 2]}, 1),
+    ("CausalConvWithState", (f(N, 4, 6), f(4, 1, 3), f(4), f(N, 4, 4)), {"dilation": 2}, 1),
     ("QuantizeLinear", (f(3, 4) * 9, f(4) ** 2, u8(4)), {"axis": 1}, 1),
     (
         "DynamicQuantizeLSTM",
@@ -179,7 +228,7 @@ def test_agrees_with_onnxruntime(tmp_path, row):
 @pytest.mark.parametrize("row", QUANTIZED, ids=[f"{row[0]}-{index}" for index, row in enumerate(QUANTIZED)])
 def test_quantized_ops_agree_with_onnxruntime_within_a_step(tmp_path, row):
     op_type, inputs, attributes, constants = row
-    outputs = (1, 1, 1) if op_type == "DynamicQuantizeLSTM" else ONE
+    outputs = {"DynamicQuantizeLSTM": (1, 1, 1), "QEmbedLayerNormalization": (1, 1), "CausalConvWithState": (1, 1)}.get(op_type, ONE)
     agrees(tmp_path, op_type, inputs, outputs, constants, attributes, 2e-2 if len(outputs) > 1 else 1e-3, 1)
 
 
@@ -188,6 +237,13 @@ def test_quantized_ops_agree_with_onnxruntime_within_a_step(tmp_path, row):
     [
         ("Attention", ATTENTION, heads(do_rotary=1), "do_rotary isn't supported"),
         ("MultiHeadAttention", (*QKV, *[None] * 5, i32(1)), heads(), "past_sequence_length isn't supported"),
+        ("QMoE", (f(3, 16), f(3, 4), *expert(20, 16), *expert(16, 20)), {"quant_type": "fp4"}, "only quant_type 'int'"),
+        ("MoE", (f(3, 16), f(3, 4), f(4, 5, 16), None, f(4, 16, 5)), {"use_sparse_mixer": 1}, "use_sparse_mixer isn't supported"),
+        ("DecoderMaskedMultiHeadAttention", (f(N, 1, HIDDEN),), heads(output_qk=1), "output_qk isn't supported"),
+        ("MRotaryEmbedding", (f(N, S, HIDDEN), *COS_SIN, f(1)), {"mrope_section": [8]}, "needs three sections"),
+        ("LinearAttention", QKV, LINEAR | {"state_window": 2}, "state_window isn't supported"),
+        ("CausalConvWithState", (f(N, 4, 6, 6), f(4, 1, 3, 3)), {"ndim": 2}, "ndim other than 1"),
+        ("GatedAdd", (f(N, 4), f(N, 4), f(N, 3), f(3, 1)), {}, "gate_weight isn't supported"),
         ("CDist", (f(5, 4), f(3, 4)), {"metric": "cosine"}, "the metric 'cosine' isn't supported"),
         ("FusedConv", (f(1, 4, 6, 6), f(8, 4, 3, 3)), {"activation": "Odd"}, "activation 'Odd'"),
         ("MatMulNBits", (f(3, 16), u8(6, 1, 8), f(6, 1), None, i32(1)), {"K": 16, "N": 6, "block_size": 16}, "g_idx"),

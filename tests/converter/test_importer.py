@@ -153,3 +153,13 @@ def test_op_with_a_function_body_only_is_expanded(session_of) -> None:
     y = session_of(model).run({"x": x})["y"]
     mean, deviation = x.mean((0, 2, 3), keepdims=True), x.std((0, 2, 3), keepdims=True)
     np.testing.assert_allclose(y, (x - mean) / deviation, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("version", "wanted"), [(2, ["b", "_Unused"]), (4, ["b", "n"])])
+def test_keys_that_are_no_numbers_match_from_the_opset_on_that_says_so(version: int, wanted: list[str], session_of) -> None:
+    keys = {"keys_floats": [1.0, float("nan"), 2.0], "values_strings": ["a", "n", "b"]}
+    node = helper.make_node("LabelEncoder", ["x"], ["y"], domain="ai.onnx.ml", **keys)
+    opsets = [helper.make_opsetid("", 20), helper.make_opsetid("ai.onnx.ml", version)]
+    text = helper.make_tensor_value_info("y", TensorProto.STRING, [2])
+    session = session_of(_model([node], [_floats("x", 2)], [text], opset_imports=opsets))
+    assert session.run({"x": np.array([2, np.nan], np.float32)})["y"].tolist() == wanted

@@ -9,7 +9,8 @@ from mnnx.schema.ops.cast import BitCast, Cast, CastLike
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, SMALL_FLOATS, SMALL_INTEGERS, STRING
 
 _E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
-_FLOAT4 = np.dtype(ml_dtypes.float4_e2m1fn)
+#: They have no infinity: what is out of their range always becomes their largest number.
+_FINITE = tuple(np.dtype(t) for t in (ml_dtypes.float4_e2m1fn, ml_dtypes.float6_e2m3fn, ml_dtypes.float6_e3m2fn))
 _SMALL_BITS = {"int4": 4, "uint4": 4, "int2": 2, "uint2": 2}
 
 
@@ -103,7 +104,7 @@ def _float_text(value: np.floating) -> str:
 def _to_small_float(x: np.ndarray, to: np.dtype, saturate: bool) -> np.ndarray:
     wide = x.astype(np.float64 if x.dtype in (np.float64, np.int64, np.uint64) else np.float32)
     result = wide.astype(to)
-    if to == _FLOAT4 or not saturate:
+    if to in _FINITE or not saturate:
         return result
     limit = float(ml_dtypes.finfo(to).max)
     rounded = result.astype(np.float64)

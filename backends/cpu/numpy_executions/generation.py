@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
+from mnnx.schema import dtypes
 from mnnx.schema.ops import generation as ops
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.elementwise import FLOATS, INTEGERS
@@ -101,7 +102,10 @@ def window(op: ops.Window, size: np.ndarray) -> np.ndarray:
         ops.HammingWindow: (25 / 46, 21 / 46, 0),
         ops.BlackmanWindow: (0.42, 0.5, 0.08),
     }[type(op)]
-    return (constant - first * np.cos(angle) + second * np.cos(2 * angle)).astype(op.output_datatype)
+    values = constant - first * np.cos(angle) + second * np.cos(2 * angle)
+    if not dtypes.is_float(op.output_datatype):
+        values = values.astype(np.float32)  # so that a 1 with an error in its last place is an integer 1
+    return values.astype(op.output_datatype)
 
 
 @numpy_execution(ops.MelWeightMatrix)

@@ -44,7 +44,7 @@ def saturated(real: np.ndarray, zero_point: np.ndarray | None, dtype: np.dtype) 
 
 
 def saturated_float(real: np.ndarray, dtype: np.dtype, saturate: bool) -> np.ndarray:
-    """A float of 8 or 4 bits; `saturate`: values beyond its largest, infinities included, become its largest."""
+    """A float of 8, 6 or 4 bits; `saturate`: values beyond its largest, infinities included, become its largest."""
     real = real.astype(np.float32, copy=False)
     if saturate and dtype in FLOATS8:
         largest = np.float32(ml_dtypes.finfo(dtype).max)

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.families import Families
 
@@ -44,4 +46,9 @@ def run(op: Op, inputs: list[Any]) -> tuple[Any, ...]:
     if function is None:
         raise KeyError(op.name)
     outputs = function(op, *inputs)
-    return outputs if isinstance(outputs, tuple) else (outputs,)
+    return tuple(map(_text, outputs)) if isinstance(outputs, tuple) else (_text(outputs),)
+
+
+def _text(value: Any) -> Any:
+    """Texts as an array of objects: NumPy makes one of its own type of text where it takes a single one out of such an array."""
+    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind == "U" else value

@@ -62,7 +62,7 @@ def trilu(op, data, k=None):
     # Beyond the matrix a diagonal changes nothing more; clamping it keeps the arithmetic within 64 bits.
     diagonal = 0 if k is None else min(max(int(k.item()), -rows - 1), columns + 1)
     below = np.arange(columns) - np.arange(rows)[:, None]
-    return np.where(below >= diagonal if op.upper else below <= diagonal, data, data.dtype.type(0))
+    return np.where(below >= diagonal if op.upper else below <= diagonal, data, filled((), data.dtype))
 
 
 @numpy_execution(ops.CenterCropPad)

@@ -8,14 +8,15 @@ from mnnx.converter.frontends.onnx.contrib_quantization import dequantized
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.registry import importer
 from mnnx.converter.graph import Value
-from mnnx.schema.ops.arithmetic import Add
+from mnnx.schema.ops.arithmetic import Add, Mul
 from mnnx.schema.ops.attention import Attention, RotaryEmbedding
-from mnnx.schema.ops.cast import CastLike
+from mnnx.schema.ops.cast import Cast, CastLike
 from mnnx.schema.ops.comparison import Where
 from mnnx.schema.ops.contrib import AttentionMask, GroupQueryAttention
 from mnnx.schema.ops.generation import Range
-from mnnx.schema.ops.indexing import Gather
+from mnnx.schema.ops.indexing import Gather, GatherElements, TensorScatter
 from mnnx.schema.ops.matmul import MatMul
+from mnnx.schema.ops.normalization import RMSNormalization
 from mnnx.schema.ops.shape import Concat, Expand, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Slice
 
@@ -199,8 +200,92 @@ def rotary_embedding(node: OnnxNode, x: Value, positions: Value, cos: Value, sin
     return node.add(op, x, cos, sin, positions)
 
 
+@importer("MRotaryEmbedding", domain=DOMAIN)
+def multimodal_rotary_embedding(node: OnnxNode, x: Value, positions: Value, cos: Value, sin: Value):
+    """Each angle is that of one of three positions [3, N, L] of a token: in sections, or, with mrope_layout 1, in turns."""
+    sections = node.attribute("mrope_section", tuple[int, ...])
+    if len(sections) != 3 or node.attribute("mrope_layout", int, 0) not in (0, 1):
+        node.fail(f"needs three sections, and mrope_layout 0 or 1; the sections are {list(sections)}")
+    stream = np.repeat(np.arange(3), sections)
+    if node.attribute("mrope_layout", int, 0):
+        stream[:] = 0
+        for index in (1, 2):
+            stream[index : sections[index] * 3 : 3] = index
+    choice = node.constant(np.broadcast_to(stream, (1, 1, 1, len(stream))), np.int64)
+    tables = []
+    for table in (cos, sin):
+        angles = node.add(Gather(), table, positions)  # [3, N, L, angles]
+        shape = node.add(Concat(axis=0), _ints(node, 1), node.add(Shape(start=1), angles))
+        chosen = node.add(GatherElements(axis=0), angles, node.add(Expand(), choice, shape))
+        tables.append(node.add(Squeeze(), chosen, _ints(node, 0)))
+    heads, rotated = node.attribute("num_heads", int, 0), node.attribute("rotary_embedding_dim", int, 0)
+    if not heads and x.rank != 4:
+        width = x.shape[-1] if x.rank else None
+        if not isinstance(width, int):
+            node.fail("needs num_heads where the shape of its input isn't known")
+        heads = width // (2 * len(stream))
+    op = RotaryEmbedding(interleaved=node.attribute("interleaved", bool, False), num_heads=heads, rotary_embedding_dim=rotated)
+    return node.add(op, x, *tables)
+
+
+@importer("DecoderMaskedMultiHeadAttention", domain=DOMAIN)
+def decoder_masked_multi_head_attention(
+    node: OnnxNode,
+    q: Value,
+    k: Value | None = None,
+    v: Value | None = None,
+    mask: Value | None = None,
+    attention_bias: Value | None = None,
+    past_key: Value | None = None,
+    past_value: Value | None = None,
+    past_length: Value | None = None,
+    beam_width: Value | None = None,
+    cache_indirection: Value | None = None,
+    bias: Value | None = None,
+):
+    """MultiHeadAttention of one new token, with its inputs in another order; past keys and values have room for the new ones."""
+    _refuse(node, "output_qk", cache_indirection=cache_indirection)
+    if not node.attribute("past_present_share_buffer", bool, False):
+        return multi_head_attention(node, q, k, v, bias, mask, attention_bias, past_key, past_value)
+    if past_key is None or past_value is None or past_length is None or k is None or v is None:
+        node.fail("needs q, k and v apart, and past keys, values and their number where past_present_share_buffer is set")
+    if bias is not None:
+        q, k, v = _biased(node, bias, q, k, v, only_q=False)
+    place = node.add(Reshape(), node.add(Cast(to=_INT64), past_length), _ints(node, -1))
+    places = node.add(Expand(), place, node.add(Shape(end=1), q))
+    heads = _ints(node, 0, 0, node.attribute("num_heads", int), -1)
+    total = node.add(Add(), place, _ints(node, 1))
+    present, seen = [], []
+    for new, past in ((k, past_key), (v, past_value)):
+        new = node.add(Transpose(perm=(0, 2, 1, 3)), node.add(Reshape(), new, heads))
+        present.append(node.add(TensorScatter(axis=-2), past, new, places))
+        filled = node.add(Slice(), present[-1], _ints(node, 0), total, _ints(node, 2))
+        seen.append(_flat_heads(node, node.add(Transpose(perm=(0, 2, 1, 3)), filled)))
+    return multi_head_attention(node, q, *seen, None, mask, attention_bias)[0], *present
+
+
 @importer("GroupQueryAttention", domain=DOMAIN)
-def group_query_attention(node: OnnxNode, *inputs: Value | None):
+def group_query_attention(node: OnnxNode, q: Value, k: Value | None, v: Value | None, *others: Value | None):
     names = ("k_scale", "v_scale", "q_norm_weight", "k_norm_weight", "query_seqlens")
-    _refuse(node, "sliding_window_cache", "qk_output", **dict(zip(names, inputs[12:], strict=False)))
-    return node.add(node.op(GroupQueryAttention, scale=node.attribute("scale", float, 0.0) or None), *inputs[:12], outputs=3)
+    more = dict(zip(names, others[9:], strict=False))
+    q_norm, k_norm = more.pop("q_norm_weight", None), more.pop("k_norm_weight", None)
+    _refuse(node, "sliding_window_cache", **more)
+    op = node.op(GroupQueryAttention, scale=node.attribute("scale", float, 0.0) or None)
+    if q_norm is not None and k_norm is not None:
+        if k is None:
+            q, k, v = _split_heads(node, op, q, q_norm)
+        q, k = _normalized_heads(node, "q", q, q_norm), _normalized_heads(node, "k", k, k_norm)
+    return node.add(op, q, k, v, *others[:9], outputs=4 if op.qk_output else 3)
+
+
+def _split_heads(node: OnnxNode, op: GroupQueryAttention, packed: Value, norm: Value) -> list[Value]:
+    """q, k and v of [N, L, (H + 2 Hkv) * D]; `norm` is [D]."""
+    heads = node.constant([op.num_heads, op.kv_num_heads, op.kv_num_heads], np.int64)
+    return node.add(Split(num_outputs=3, axis=-1), packed, node.add(Mul(), heads, node.add(Shape(), norm)), outputs=3)
+
+
+def _normalized_heads(node: OnnxNode, name: str, x: Value, weight: Value) -> Value:
+    """[N, L, H * D] with each head divided by its root mean square, times the weight [D]."""
+    epsilon = node.attribute(f"{name}_norm_epsilon", float, node.attribute("qk_norm_epsilon", float, 1e-6))
+    shape = node.add(Concat(axis=0), _ints(node, 0, 0, -1), node.add(Shape(), weight))
+    return _flat_heads(node, node.add(RMSNormalization(epsilon=epsilon), node.add(Reshape(), x, shape), weight))

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from mnnx.converter.frontends.onnx.contrib_quantization import channels_first, channels_last
+from mnnx.converter.frontends.onnx.contrib_quantization import channels_first, channels_last, dequantized
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.registry import direct, importer
 from mnnx.converter.graph import Value
 from mnnx.schema.ops import activation
 from mnnx.schema.ops.arithmetic import Add, Clip, Mul, Sqrt, Sub, Tanh
 from mnnx.schema.ops.cast import Cast, CastLike
-from mnnx.schema.ops.contrib import Inverse
-from mnnx.schema.ops.convolution import Conv
+from mnnx.schema.ops.contrib import CropAndResize, DynamicTimeWarping, Inverse, UnfoldTensor
+from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedMatMul
 from mnnx.schema.ops.generation import Range
 from mnnx.schema.ops.image import GridSample
@@ -21,12 +21,12 @@ from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.normalization import GroupNormalization, LayerNormalization, RMSNormalization
 from mnnx.schema.ops.pooling import MaxPool
 from mnnx.schema.ops.reduction import ReduceSum
-from mnnx.schema.ops.shape import Concat, Expand, Flatten, Reshape, Shape, Split, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Split, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Pad, Slice, Trilu
 
 DOMAIN = "com.microsoft"
 
-direct(GatherND, Inverse, Trilu, domain=DOMAIN)
+direct(CropAndResize, DynamicTimeWarping, GatherND, Inverse, Trilu, UnfoldTensor, domain=DOMAIN)
 
 #: Activations of the Fused… ops, and what their parameters are, in order.
 _ACTIVATIONS = {
@@ -262,3 +262,34 @@ def complex_mul(node: OnnxNode, a: Value, b: Value):
     real = node.add(minus(), times(ar, br), times(ai, bi))
     imaginary = node.add(plus(), times(ai, br), times(ar, bi))
     return node.add(Concat(axis=-1), real, imaginary)
+
+
+@importer("ConvTransposeWithDynamicPads", domain=DOMAIN)
+def conv_transpose_with_dynamic_pads(node: OnnxNode, x: Value, w: Value, pads: Value | None = None, bias: Value | None = None):
+    sizes = () if pads is None else tuple(node.value_of(pads, "its pads").reshape(-1).tolist())
+    return node.add(node.op(ConvTranspose, pads=sizes, output_shape=()), x, w, bias)
+
+
+@importer("SampleOp", domain=DOMAIN)
+def sample_op(node: OnnxNode, x: Value):
+    return Identity()
+
+
+@importer("QEmbedLayerNormalization", domain=DOMAIN)
+def quantized_embed_layer_normalization(
+    node: OnnxNode,
+    ids: Value,
+    segment_ids: Value | None,
+    words,
+    positions,
+    segments: Value | None,
+    gamma,
+    beta,
+    mask: Value | None,
+    *parameters,
+):
+    """Tables, scale and bias are bytes; `parameters` are their scales, then their zero points."""
+    tables = []
+    for table, scale, zero_point in zip((words, positions, segments, gamma, beta), parameters[:5], parameters[5:], strict=True):
+        tables.append(None if table is None else dequantized(node, table, scale, zero_point))
+    return embed_layer_normalization(node, ids, segment_ids, *tables, mask)[:2]

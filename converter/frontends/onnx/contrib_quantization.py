@@ -7,14 +7,14 @@ from collections.abc import Callable
 import numpy as np
 
 from mnnx.converter.frontends.onnx.node import OnnxNode
-from mnnx.converter.frontends.onnx.registry import importer
+from mnnx.converter.frontends.onnx.registry import direct, importer
 from mnnx.converter.graph import Value
 from mnnx.schema.ops.activation import LeakyRelu, Sigmoid, Softmax
 from mnnx.schema.ops.arithmetic import Add, Mul
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.cast import Cast, CastLike
 from mnnx.schema.ops.comparison import Where
-from mnnx.schema.ops.contrib_quantization import DequantizeBits, DynamicQuantizeLSTM
+from mnnx.schema.ops.contrib_quantization import DequantizeBits, DequantizeBnb4, DynamicQuantizeLSTM, GatherBlockQuantized
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool
 from mnnx.schema.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearConv, QuantizeLinear
@@ -22,6 +22,8 @@ from mnnx.schema.ops.reduction import ReduceMean
 from mnnx.schema.ops.shape import Concat, Flatten, Reshape, Shape, Transpose
 
 DOMAIN = "com.microsoft"
+
+direct(GatherBlockQuantized, domain=DOMAIN)
 
 _FLOAT = np.dtype(np.float32)
 
@@ -217,6 +219,13 @@ def matmul_nbits(
     weights = node.add(Transpose(perm=(1, 0)), node.add(op, b, scales, zero_points))
     y = node.add(MatMul(), a, weights)
     return y if bias is None else node.add(Add(), y, bias)
+
+
+@importer("MatMulBnb4", domain=DOMAIN)
+def matmul_bnb4(node: OnnxNode, a: Value, b: Value, absmax: Value):
+    op = node.op(DequantizeBnb4, nf4=node.attribute("quant_type", bool), rows=node.attribute("N", int), columns=node.attribute("K", int))
+    weights = node.add(op, b, absmax)
+    return node.add(MatMul(), a, node.add(Transpose(perm=(1, 0)), weights) if node.attribute("transB", bool, True) else weights)
 
 
 @importer("DynamicQuantizeLSTM", domain=DOMAIN)

@@ -48,3 +48,15 @@ def crop(node: OnnxNode, x: Value):
     ends = (top + size[0], left + size[1]) if size else (-bottom or 2**31 - 1, -right or 2**31 - 1)
     bounds = [node.constant(values, "int64") for values in ((top, left), ends, (2, 3))]
     return node.add(Slice(), x, *bounds)
+
+
+@importer("Scale")
+def scale(node: OnnxNode, x: Value):
+    """scale * x."""
+    return _scaled(node, x, node.attribute("scale", float, 1.0))
+
+
+@importer("DynamicSlice")
+def dynamic_slice(node: OnnxNode, x: Value, starts: Value, ends: Value, axes: Value | None = None):
+    """What Slice became in opset 10, without steps."""
+    return Slice()

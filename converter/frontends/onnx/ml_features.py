@@ -49,6 +49,11 @@ def label_encoder(node: OnnxNode, x: Value) -> Op:
         return _by_position(node, x)
     keys_strings, keys = _list(node, "keys")
     values_strings, values = _list(node, "values")
+    if node.opset < 4 and keys is not None and keys.dtype.kind == "f" and keys.size == len(values_strings if values is None else values):
+        known = np.flatnonzero(~np.isnan(keys))  # a NaN is no key there: it equals nothing
+        keys = keys[known]
+        values_strings = tuple(values_strings[index] for index in known) if values is None else ()
+        values = None if values is None else values[known]
     default = node.attribute("default_tensor", np.ndarray, None)
     default_string = node.attribute("default_string", str, "_Unused")
     if default is not None and default.dtype == dtypes.STRING:
