@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Node, Value
+from mnnx.converter.shape_values import DimOf, Element, elements
 from mnnx.converter.subgraph_shapes import infer_subgraphs
 from mnnx.errors import ConversionError
 from mnnx.schema.layout import MAX_RANK
@@ -20,12 +23,13 @@ from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
 from mnnx.schema.ops.normalization import BatchNormalization, InstanceNormalization, LayerNormalization
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
 from mnnx.schema.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
-from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Pad, Slice
 
 #: Ops that may be asked with sizes in the place of names, beside elementwise ones.
@@ -54,8 +58,11 @@ def infer_node(node: Node) -> tuple[Spec | None, ...]:
     specs = [None if value is None else spec_of(value) for value in node.inputs]
     if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
         _infer_by_names(node)
+        _take_computed_dims(node)
         return ()
     results = _results(node, specs)
+    if not results:
+        _take_computed_dims(node)
     for value, spec in zip(node.outputs, results, strict=False):
         if value is not None and spec is not None:
             value.dtype = value.dtype if value.dtype is not None else spec.dtype
@@ -101,6 +108,44 @@ def _infer_by_names(node: Node) -> None:
             pairs = zip(names, zip(a.shape, b.shape, strict=True), strict=True)
             found = [sizes[0] if sizes[0] == sizes[1] else by_sizes.get(sizes, name) for name, sizes in pairs]
             value.shape = tuple(name if place in cut else dim for place, (name, dim) in enumerate(zip(names, found, strict=True)))
+
+
+def _take_computed_dims(node: Node) -> None:
+    """Gives a Reshape's, an Expand's or a ConstantOfShape's result of unknown rank the dims that are known of the computed shape."""
+    if not isinstance(node.op, (ConstantOfShape, Expand, Reshape)) or any(value is None for value in (*node.inputs, *node.outputs)):
+        return
+    result, found = node.outputs[0], elements(node.inputs[-1])
+    if result.shape is not None or found is None or found.is_scalar or len(found.items) > MAX_RANK:
+        return
+    x = node.inputs[0]
+    if isinstance(node.op, ConstantOfShape):
+        dtype = np.dtype(np.float32) if node.op.value is None else node.op.value.dtype
+        dims = [_dim_of(item) for item in found.items]
+    elif isinstance(node.op, Reshape):
+        dtype, known = x.dtype, () if x.shape is None else x.shape
+        copied = () if node.op.allowzero else range(len(known))
+        dims = [known[place] if item == 0 and place in copied else _dim_of(item) for place, item in enumerate(found.items)]
+    elif x.shape is not None:
+        dtype, rank = x.dtype, max(x.rank, len(found.items))
+        own, wanted = ((1,) * (rank - len(dims)) + tuple(dims) for dims in (x.shape, [_dim_of(item) for item in found.items]))
+        dims = [_broadcast(*pair) for pair in zip(own, wanted, strict=True)]
+    else:
+        return
+    result.dtype = dtype if result.dtype is None else result.dtype
+    result.shape = tuple(f"{result.name}.{place}" if dim in (None, -1) else dim for place, dim in enumerate(dims))
+
+
+def _dim_of(item: Element) -> Dim:
+    return item.name if isinstance(item, DimOf) else item
+
+
+def _broadcast(one: Dim, other: Dim) -> Dim:
+    """The dim that two dims become; None where that isn't known."""
+    if one == 1 or other == 1:
+        return other if one == 1 else one
+    if one == other:
+        return one
+    return next((dim for dim in (one, other) if isinstance(dim, int)), None)
 
 
 def _cut_dims(node: Node) -> set[int]:

@@ -1,6 +1,7 @@
 """Recognises GroupNormalization that exporters write out.
 
-It is InstanceNormalization of x reshaped to [N, groups, -1], reshaped back, * γ + β per channel.
+It is InstanceNormalization of x reshaped to [N, groups, -1], reshaped back, * γ + β per channel. Where each channel is a group, what
+reshapes back may be gone.
 """
 
 from __future__ import annotations
@@ -35,13 +36,14 @@ class RecognizeGroupNorm(Rule):
     def _find(self, node: Node, graph: Graph) -> tuple[Value, Node, np.ndarray, np.ndarray] | str:
         """x, the InstanceNormalization, and scale and bias per channel."""
         product = made_by(argument_of(node), Mul)
-        back = made_by(argument_of(product), Reshape) if product is not None else None
-        norm = made_by(back.inputs[0], InstanceNormalization) if back is not None else None
+        normal = argument_of(product) if product is not None else None
+        back = made_by(normal, Reshape)
+        norm = made_by(normal if back is None else back.inputs[0], InstanceNormalization)
         split = made_by(norm.inputs[0], Reshape) if norm is not None else None
-        if split is None or any(only_user(one.outputs[0], graph) is None for one in (product, back, norm, split)):
+        if split is None or any(one is not None and only_user(one.outputs[0], graph) is None for one in (product, back, norm, split)):
             return "not a reshaped InstanceNormalization, * gamma + beta, each used once"
         x = split.inputs[0]
-        if x.rank is None or x.rank < 3 or x.shape != back.outputs[0].shape or None in x.shape or not isinstance(x.shape[1], int):
+        if x.rank is None or x.rank < 3 or x.shape != normal.shape or None in x.shape or not isinstance(x.shape[1], int):
             return "not known to be reshaped back"
         if any(value.constant is None for value in norm.inputs[1:]):
             return "the InstanceNormalization's scale or bias is computed"

@@ -1,7 +1,8 @@
 """Simplifies what exporters compute of shapes, so that fewer of them are left to be computed, and constant ones to be folded.
 
 Elements that are dims of fixed size become constants, also where other dims of the tensor are open. A Reshape whose shape holds dims of
-its own operand copies them (0, as ONNX writes it). What is picked from a Shape is a Shape with a start and an end.
+its own operand copies them (0, as ONNX writes it). What is picked from a Shape is a Shape with a start and an end. A number that is filled
+into the dims of another operand is that number.
 """
 
 from __future__ import annotations
@@ -13,11 +14,13 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
-from mnnx.converter.passes.shape_values import DimOf, elements
-from mnnx.schema.layout import MAX_RANK
-from mnnx.schema.model import Dim
+from mnnx.converter.shape_values import DimOf, Elements, elements
+from mnnx.converter.subgraph_shapes import infer_anew
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
+from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from mnnx.schema.ops.cast import Cast
+from mnnx.schema.ops.comparison import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Or
+from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Squeeze, Unsqueeze
 from mnnx.schema.ops.slicing import Slice
@@ -139,33 +142,47 @@ class ExpandToOwnDims(Rule):
     ops = (Expand,)
 
     def match(self, node: Node, graph: Graph) -> str | None:
-        x, found = node.inputs[0], elements(node.inputs[1])
-        if found is None or x.rank is None or len(found.items) > x.rank:
-            return "its operand's rank or its shape isn't known, or the shape is longer"
-        first = x.rank - len(found.items)
-        own = all(item == 1 or _is_dim(item, x, first + i) for i, item in enumerate(found.items))
-        return None if own else "it isn't known to keep its operand's shape"
+        x = node.inputs[0]
+        return None if x.rank is not None and _keeps_dims(elements(node.inputs[1]), x) else "it isn't known to keep its operand's shape"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         substitute(graph, node, Node(Identity(), [node.inputs[0]], node.outputs, node.name))
 
 
-def _learn_dims(node: Node) -> None:
-    """Gives a Reshape's result the dims that are known of a computed shape."""
-    x, found, result = node.inputs[0], elements(node.inputs[1]) if len(node.inputs) > 1 else None, node.outputs[0]
-    if x is None or found is None or found.is_scalar or len(found.items) > MAX_RANK:
-        return
-    dims: list[Dim] = []
-    for place, item in enumerate(found.items):
-        own = f"{result.name}.{place}"
-        if isinstance(item, DimOf):
-            dims.append(item.name or own)
-        elif item == 0 and not node.op.allowzero:
-            dims.append(x.shape[place] or own if x.rank is not None and place < x.rank else own)
-        else:
-            dims.append(own if item in (None, -1) else item)
-    result.dtype = x.dtype if result.dtype is None else result.dtype
-    result.shape = tuple(dims)
+class FillOfOwnDims(Rule):
+    """An operand that is one number everywhere, filled into the other one's dims, as exporters write ones_like and zeros_like."""
+
+    name = "fill of own dims"
+    ops = (Add, Sub, Mul, Div, Pow, And, Or, Equal, Greater, GreaterOrEqual, Less, LessOrEqual)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        return None if self._fill(node) is not None else "no operand is a number that is filled into dims of the other one"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        place, number = self._fill(node)
+        node.set_input(place, Value(f"{node.inputs[place].name}/number", constant=number))
+
+    def _fill(self, node: Node) -> tuple[int, np.ndarray] | None:
+        """Which operand it is, and its number, a scalar."""
+        for place, x in enumerate(node.inputs[::-1]):
+            fill = made_by(node.inputs[place], ConstantOfShape, Expand)
+            if fill is None or x.rank is None:
+                continue
+            if isinstance(fill.op, ConstantOfShape):
+                number, shape = np.zeros(1, np.float32) if fill.op.value is None else fill.op.value, fill.inputs[0]
+            else:
+                number, shape = fill.inputs[0].constant, fill.inputs[1]
+            if number is not None and number.size == 1 and number.ndim <= x.rank and _keeps_dims(elements(shape), x):
+                return place, number.reshape(())
+        return None
+
+
+def _keeps_dims(shape: Elements | None, x: Value) -> bool:
+    """Whether broadcasting to a shape leaves x, whose rank is known, as it is."""
+    if shape is None or len(shape.items) > x.rank:
+        return False
+    first = x.rank - len(shape.items)
+    return all(item == 1 or _is_dim(item, x, first + i) for i, item in enumerate(shape.items))
 
 
 def _is_dim(item: int | DimOf | None, x: Value, place: int) -> bool:
@@ -178,13 +195,11 @@ class ShapeArithmetic(RulePass):
 
     name = "shape-arithmetic"
     level = 1
-    rules = (KnownDims(), PartOfShape(), SoftmaxOfRows(), ReshapeByOwnDims(), ExpandToOwnDims())
+    rules = (KnownDims(), PartOfShape(), SoftmaxOfRows(), ReshapeByOwnDims(), ExpandToOwnDims(), FillOfOwnDims())
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         for node in list(graph.nodes):
-            infer_node(node)
-            if isinstance(node.op, Reshape) and node.outputs[0].shape is None:
-                _learn_dims(node)
+            infer_anew(node, infer_node)
             results = list(node.outputs)
             for rule in self._rules(node):
                 if node.inputs and self._apply(rule, node, graph):

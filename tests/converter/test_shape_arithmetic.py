@@ -61,6 +61,17 @@ MODELS = {
           y = Reshape(q, t) }""",
         {"MatMul": 1, "Exp": 1, "Reshape": 1},
     ),
+    "own dims are kept by a norm of each channel": (
+        """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
+        <int64[3] groups = {0, 4, -1}, float[4] ones = {1, 1, 1, 1}, float[4] zeros = {0, 0, 0, 0}, float[4,1] gamma = {1, 2, 3, 4}>
+        { a = Reshape(x, groups)
+          b = InstanceNormalization(a, ones, zeros)
+          s = Shape(x)
+          c = Reshape(b, s)
+          d = Mul(c, gamma)
+          y = Add(d, gamma) }""",
+        {"GroupNormalization": 1},
+    ),
     "an Expand to its own dims does nothing": (
         """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
         { s = Shape(x)
@@ -90,9 +101,37 @@ MODELS = {
         <int64[1] zero = {0}, int64[1] two = {2}>
         { r = Slice(x, zero, two, zero)
           s = Shape(r)
-          t = Expand(one, s)
+          m = ReduceMax<keepdims = 0>(x)
+          t = Expand(m, s)
           y = Add(r, t) }""",
-        {"Slice": 1, "Shape": 1, "Expand": 1, "Add": 1},
+        {"Slice": 1, "Shape": 1, "ReduceMax": 1, "Expand": 1, "Add": 1},
+    ),
+    "a number that is filled into own dims is that number": (
+        """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
+        { s = Shape(x)
+          ones = ConstantOfShape<value = float[1] {1}>(s)
+          p = Mul(x, ones)
+          b = Shape<start = 1>(x)
+          t = Expand(one, b)
+          y = Sub(t, p) }""",
+        {"Sub": 1},
+    ),
+    "a number that is filled into more dims is not": (
+        """agraph (float[N, 4, 1] x) => (float[N, 4, 4] y)
+        { s = Shape(x)
+          ones = ConstantOfShape<value = float[1] {1}>(s)
+          y = Mul(four_f, ones) }""",
+        {"Shape": 1, "ConstantOfShape": 1, "Mul": 1},
+    ),
+    "dims of what is filled or expanded are known by name": (
+        """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
+        { s = Shape(x)
+          zeros = ConstantOfShape(s)
+          a = Max(x, zeros)
+          e = Expand(a, s)
+          h = Shape(e)
+          y = Expand(a, h) }""",
+        {"Shape": 1, "ConstantOfShape": 1, "Max": 1},
     ),
 }
 WEIGHTS = {

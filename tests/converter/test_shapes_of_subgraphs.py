@@ -14,7 +14,9 @@ from mnnx.converter.inference import infer_node
 from mnnx.schema.model import Graph
 from tests.converter.filled import filled
 
-WEIGHTS = "<bool yes = {1}, float two = {2}, float eps = {0.00001}, int64[1] last = {-1}, int64[1] first = {0}, int64 zero = {0}>"
+WEIGHTS = (
+    "<bool yes = {1}, float two = {2}, float eps = {0.00001}, int64[1] last = {-1}, int64[1] first = {0}, int64 zero = {0}, float[4,4] k4>"
+)
 LAYER_NORM = "m = ReduceMean(s, last) e = Sub(s, m) p = Pow(e, two) v = ReduceMean(p, last) w = Add(v, eps) q = Sqrt(w) n = Div(e, q)"
 
 #: (inputs and outputs, nodes, ops of all graphs that level 2 leaves, shapes of feeds; numbers are trip counts)
@@ -61,6 +63,16 @@ RECOGNISED = {
             {LAYER_NORM} y = Neg(n)""",
         {"If": 1, "Exp": 1, "Concat": 1, "LayerNormalization": 1, "Neg": 1},
         [{"go": go, "x": (3, 4)} for go in (True, False)],
+    ),
+    "a recurrence that begins with zeros of a computed shape": (
+        "float[T,N,4] x) => (float[N,4] y",
+        """rows = Shape<start = 1, end = 2>(x) four = Constant<value = int64[1] {4}>() dims = Concat<axis = 0>(rows, four)
+           h = ConstantOfShape(dims) length = Shape<start = 0, end = 1>(x) steps = Squeeze(length)
+           y = Loop(steps, yes, h) <body = b (int64 i, bool c, float[] s) => (bool d, float[] t)
+             { o = Shape(s) ones = ConstantOfShape<value = float[1] {1}>(o) kept = Mul(s, ones) p = MatMul(kept, k4) x0 = Gather(x, i)
+               a = Add(x0, p) t = Tanh(a) d = Identity(c) }>""",
+        {"Shape": 2, "Concat": 1, "ConstantOfShape": 1, "Squeeze": 1, "Loop": 1, "Gather": 1, "mnnx::FusedMatMul": 1, "Identity": 1},
+        [{"x": (steps, rows, 4)} for steps in (1, 3) for rows in (1, 2)],
     ),
     "a Loop in an If in a Scan": (
         "int64 k, bool go, float[4] h, float[N,4] x) => (float[4] y",
