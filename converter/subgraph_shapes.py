@@ -193,14 +193,14 @@ def infer_anew(node: Node, infer: Infer) -> None:
         value.shape = None
     infer(node)
     for value, hint in hints:
-        value.shape = hint if value.shape is None else _merged(value, hint)
+        value.shape = hint if value.shape is None else merged(value, hint)
 
 
 def _is_fixed(shape: Shape) -> bool:
     return all(isinstance(dim, int) for dim in shape)
 
 
-def _merged(value: Value, hint: Shape) -> Shape:
+def merged(value: Value, hint: Shape) -> Shape:
     """What is inferred of a value, and by a hint where that says more."""
     if value.rank != len(hint):
         return value.shape

@@ -105,6 +105,7 @@ def run_passes(
     results: list[PassResult] = []
     removed: dict[str, RemovedValue] = {}
     names = _names(graph)
+    shapes = [value.shape for value in graph.outputs]
     for _, one, result in each_pass(graph, level, disabled, watchers):
         results.append(result)
         if not result.counts:
@@ -112,6 +113,10 @@ def run_passes(
         left = _names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names if name not in left})
         names = left
+    for value, shape in zip(graph.outputs, shapes, strict=True):
+        if shape is not None and value.shape is not None and len(shape) == value.rank:  # a caller knows dims by the model's names
+            pairs = zip(shape, value.shape, strict=True)
+            value.shape = tuple(old if isinstance(old, str) and isinstance(new, str) else new for old, new in pairs)
     return results, list(removed.values())
 
 

@@ -35,11 +35,13 @@ class ConstantFolding(Pass):
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         kept = []
         for node in graph.nodes:
+            if isinstance(node.op, If | Loop | Scan):
+                kept.append(node)
+                _hand_down(node)
+                continue
             values = self._fold(node, infer_node(node), graph)
             if isinstance(values, str):
                 kept.append(node)
-                if isinstance(node.op, If | Loop | Scan):
-                    _hand_down(node)
                 continue
             node.detach()
             for output, array in zip(node.outputs, values, strict=False):

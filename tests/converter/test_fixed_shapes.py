@@ -236,3 +236,28 @@ def test_names_inside_the_model_are_swapped_with_those_of_its_inputs() -> None:
     )
     imported = next(stages(model, 0, input_shapes={"a": ("M",), "b": ("N",)}))
     assert {v.name: v.shape for v in imported.graphs[0].values} == dict.fromkeys("apy", ("M",)) | dict.fromkeys("bqz", ("N",))
+
+
+@pytest.mark.parametrize(
+    ("options", "x", "y"),
+    [
+        ({}, ("2*N", "M"), ("N//2 + M", "(N - 1)*2", "my-N")),
+        ({"dims": {"N": 5}}, (10, "M"), ("5//2 + M", 8, "my-N")),
+        ({"dims": {"N": 5, "M": 3}}, (10, 3), (5, 8, "my-N")),
+        ({"input_shapes": {"z": ("B",)}}, ("2*B", "M"), ("B//2 + M", "(B - 1)*2", "my-N")),
+        ({"input_shapes": {"z": ("B + 1",)}}, ("2*(B + 1)", "M"), ("(B + 1)//2 + M", "((B + 1) - 1)*2", "my-N")),
+    ],
+)
+def test_dims_that_are_computed_of_others_follow_these(options: dict, x: tuple, y: tuple, tmp_path: Path) -> None:
+    model = onnx.parser.parse_model(
+        """<ir_version: 9, opset_import: ["" : 20]> agraph (float[N] z, float[P, M] x, int64[3] s) => (float[A, B, C] y)
+        { n = Neg(z) y = Reshape(x, s) }"""
+    )
+    for dim, name in zip(model.graph.input[1].type.tensor_type.shape.dim, ("2*N", "M"), strict=True):
+        dim.dim_param = name
+    for dim, name in zip(model.graph.output[0].type.tensor_type.shape.dim, ("N//2 + M", "(N - 1)*2", "my-N"), strict=True):
+        dim.dim_param = name
+    mnnx.convert(model, tmp_path / "m.mnnx", **options)
+    graph = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.graphs[0]
+    assert graph.values[graph.inputs[1]].shape == x
+    assert graph.values[graph.outputs[0]].shape == y

@@ -24,6 +24,7 @@ from mnnx.converter.frontends.onnx.inferred_types import with_inferred_types
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.subgraph_shapes import merged
 from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
 from mnnx.schema.model import Range
@@ -330,10 +331,10 @@ class _GraphImport:
                 node.fail(f"its output {name!r} is made by another node already; the model is broken")
             scope[name] = value
             if len(self.scopes) == 1:
-                if value not in node.inputs and (value.name == name or value.name not in scope):
-                    value.name = self.names[name]
                 if name in self.info:
                     _typed(value, self.info[name])
+                if value not in node.inputs and (value.name == name or value.name not in scope):
+                    value.name = self.names[name]
 
     def _expand(self, node: OnnxNode, body: onnx.FunctionProto) -> None:
         """Imports a function's nodes in a scope of their own, with the node's inputs and attributes put in."""
@@ -364,8 +365,9 @@ def _typed(value: Value, proto: onnx.TypeProto, is_input: bool = False) -> Value
     tensor = proto.tensor_type
     if value.dtype is None and tensor.elem_type:
         value.dtype = dtypes.from_code(tensor.elem_type)
-    if value.shape is None and tensor.HasField("shape"):
-        value.shape = tuple(_dim(d, is_input) for d in tensor.shape.dim)
+    if tensor.HasField("shape"):
+        shape = tuple(_dim(d, is_input) for d in tensor.shape.dim)
+        value.shape = shape if value.shape is None else merged(value, shape)
     return value
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import onnx
 
+from mnnx.converter.computed_dims import computed_dim
 from mnnx.converter.fixed_shapes import FixedShapes, Shape
 from mnnx.converter.frontends.onnx.soundness import graphs
 from mnnx.errors import ConversionError
@@ -23,15 +24,19 @@ def fix(model: onnx.ModelProto, fixed: FixedShapes) -> dict[str, Range]:
             kind = (inputs[name].WhichOneof("value") or "value without a type").removesuffix("_type")
             raise ConversionError(f"the input {name!r} is a {kind}, which has no shape")
     tensors = {name: proto.tensor_type for name, proto in inputs.items() if proto.HasField("tensor_type")}
-    settled = fixed.settle({name: _shape(tensor) for name, tensor in tensors.items()})
+    declared = {name: _shape(tensor) for name, tensor in tensors.items()}
+    settled = fixed.settle(declared)
+    names = {dim for shape in declared.values() for dim in shape or () if isinstance(dim, str)}
     for graph in graphs(model.graph):
         for info in [*graph.input, *graph.output, *graph.value_info]:
             for dim in info.type.tensor_type.shape.dim:
                 if dim.dim_param in settled.renamed:
                     _set_dim(dim, settled.renamed[dim.dim_param])
+                elif (new := computed_dim(dim.dim_param, settled.renamed, names)) != dim.dim_param:
+                    _set_dim(dim, new)
     for name, shape in settled.shapes.items():
         if shape is not None:
-            _set_shape(tensors[name], shape)
+            _set_shape(tensors[name], tuple(computed_dim(d, settled.renamed, names) if isinstance(d, str) else d for d in shape))
     return settled.ranges
 
 
