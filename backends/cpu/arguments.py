@@ -55,9 +55,9 @@ def aligned(nbytes: int, alignment: int = 64) -> np.ndarray:
     return memory[start : start + nbytes]
 
 
-def round_up(nbytes: int) -> int:
-    """To a multiple of 64, as pieces of working memory begin."""
-    return -(-nbytes // 64) * 64
+def round_up(number: int, step: int = 64) -> int:
+    """To a multiple of `step`; pieces of working memory begin at multiples of 64 bytes."""
+    return -(-number // step) * step
 
 
 def aligned_copy(array: np.ndarray) -> np.ndarray:

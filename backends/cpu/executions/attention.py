@@ -74,7 +74,7 @@ class AttentionExecution(Execution):
         batches = [m.batch for m in (p.q, p.k, p.v, p.mask) if m is not None]
         self.batch = np.broadcast_shapes(*batches)
         self.empty = 0 in (*self.batch, p.q.rows, p.v.columns)
-        self.k_bytes, self.v_bytes = (4 * m.rows * _up(m.columns, columns) for m in (p.k, p.v))  # of an item's panels
+        self.k_bytes, self.v_bytes = (4 * m.rows * round_up(m.columns, columns) for m in (p.k, p.v))  # of an item's panels
         #: Whole vectors of v's rows are read where they lie, unless they are many and read often.
         rare = p.v.rows <= _KEYS_IN_PLACE or p.q.rows <= self.tiling.rows
         self.v_in_place = rare and (p.v.column_stride == 1 or p.v.columns == 1) and p.v.columns % self.tiling.lanes == 0
@@ -87,13 +87,13 @@ class AttentionExecution(Execution):
         work = items * queries * keys * (p.q.columns + p.v.columns) / tiling.lanes
         self.chunks = backend.chunks(work)
         per_item = -(-self.chunks // max(1, items))
-        rows = min(_BLOCK_ROWS, _up(-(-queries // per_item), tiling.rows))
+        rows = min(_BLOCK_ROWS, round_up(-(-queries // per_item), tiling.rows))
         self.block_rows = queries if queries <= _SINGLE_ROWS else rows
         half = backend.target.caches[1] // 2
         most = half // (4 * (self.block_rows + p.q.columns + p.v.columns)) // tiling.columns * tiling.columns
         most = max(4 * tiling.columns, min(most, _BLOCK_KEYS // tiling.columns * tiling.columns))
-        self.block_keys = min(_up(keys, tiling.columns), most)
-        parts = slot_parts(self.block_rows, self.block_keys, p.q.columns, _up(p.v.columns, tiling.columns))
+        self.block_keys = min(round_up(keys, tiling.columns), most)
+        parts = slot_parts(self.block_rows, self.block_keys, p.q.columns, round_up(p.v.columns, tiling.columns))
         self.slot_bytes = round_up(sum(parts))
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
@@ -114,19 +114,9 @@ class AttentionExecution(Execution):
         k = address_of(scratch)
         k_bytes, v_bytes = self._packed_bytes()
         self._pack(address_of(inputs[1]), p.k, k)
-        if self.v_in_place:
-            v, v_stride, v_panel = address_of(inputs[2]), 4 * p.v.row_stride, 4 * tiling.columns
-        else:
-            v, v_stride, v_panel = k + k_bytes, 4 * tiling.columns, 4 * tiling.columns * p.v.rows
-            self._pack(address_of(inputs[2]), p.v, v)
+        v, v_stride, v_panel = self._values(address_of(inputs[2]), k + k_bytes)
         mask_bytes = 0 if mask is None else mask.dtype.itemsize
-        items = np.zeros((math.prod(self.batch), 5), np.int64)
-        items[:, 0] = p.q.items(self.batch)
-        items[:, 1] = _packed_items(p.k.batch, self.batch, self.k_bytes)
-        items[:, 2] = p.v.items(self.batch) if self.v_in_place else _packed_items(p.v.batch, self.batch, self.v_bytes)
-        if mask is not None:
-            items[:, 3] = p.mask.items(self.batch, mask_bytes)
-        items[:, 4] = p.y.items(self.batch)
+        items = self._items(mask_bytes)
         flags, zeros = np.zeros(backend.threads, np.int64), np.zeros(tiling.columns, _FLOAT32)
         block = AttentionRows(
             q=address_of(inputs[0]),
@@ -162,6 +152,27 @@ class AttentionExecution(Execution):
         keep = (items, flags, zeros)
         backend.commands.record(kernel("attention.rows", **tiling.parameters), arguments(*block), min(tasks, self.chunks), keep)
 
+    def _values(self, source: int, target: int) -> tuple[int, int, int]:
+        """Where the kernel reads v, which is packed into `target` where it can't be read as it lies; bytes from row to row and from panel
+        to panel."""
+        v, columns = self.problem.v, self.tiling.columns
+        if self.v_in_place:
+            return source, 4 * v.row_stride, 4 * columns
+        self._pack(source, v, target)
+        return target, 4 * columns, 4 * columns * v.rows
+
+    def _items(self, mask_bytes: int) -> np.ndarray:
+        """The byte offsets of each item of the batch in q, k, v, the mask and y, [items, 5]."""
+        p, batch = self.problem, self.batch
+        items = np.zeros((math.prod(batch), 5), np.int64)
+        items[:, 0] = p.q.items(batch)
+        items[:, 1] = _packed_items(p.k.batch, batch, self.k_bytes)
+        items[:, 2] = p.v.items(batch) if self.v_in_place else _packed_items(p.v.batch, batch, self.v_bytes)
+        if mask_bytes:
+            items[:, 3] = p.mask.items(batch, mask_bytes)
+        items[:, 4] = p.y.items(batch)
+        return items
+
     def _pack(self, source: int, matrices: Matrices, target: int) -> None:
         """Records how the panels of a right operand are made."""
         m, tiling, count = matrices, self.tiling, math.prod(matrices.batch)
@@ -183,10 +194,6 @@ class AttentionExecution(Execution):
         )
         chunks = min(count * panels, self.backend.chunks(count * m.rows * m.columns / 4))
         self.backend.commands.record(kernel("gemm.pack", vectors=tiling.vectors, lanes=tiling.lanes), arguments(*block), chunks, items)
-
-
-def _up(count: int, grain: int) -> int:
-    return -(-count // grain) * grain
 
 
 def _packed_items(dims: tuple[int, ...], batch: tuple[int, ...], nbytes: int) -> np.ndarray:
