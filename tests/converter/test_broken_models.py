@@ -223,6 +223,14 @@ def test_a_function_op_with_too_many_inputs_is_named(tmp_path: Path) -> None:
         mnnx.convert(model, tmp_path / "m.mnnx")
 
 
+@pytest.mark.parametrize("op_type", ["SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", "ConcatFromSequence"])
+def test_a_tensor_where_a_sequence_belongs_is_named(op_type: str, tmp_path: Path) -> None:
+    inputs = ["x", "x"] if op_type in ("SequenceAt", "SequenceInsert") else ["x"]
+    model = _model(helper.make_node(op_type, inputs, ["y"], **({"axis": 0} if op_type == "ConcatFromSequence" else {})))
+    with pytest.raises(mnnx.ConversionError, match=rf"node '{op_type}_0' .*the first input must be a sequence; it is the tensor float32"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
 def test_a_folder_is_neither_source_nor_target(tmp_path: Path) -> None:
     model = _model(helper.make_node("Neg", ["x"], ["y"]))
     onnx.save(model, tmp_path / "m.onnx")

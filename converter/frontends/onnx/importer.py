@@ -323,6 +323,8 @@ class _GraphImport:
             self.graph.nodes.append(Node(result, node.inputs, outputs, self.fresh(node.name)))
         else:
             outputs = list(result) if isinstance(result, Sequence) else [result]
+            if not all(isinstance(value, Value | None) for value in outputs):
+                node.fail(f"its importer must give an Op or values, not {result!r}")
         if len(outputs) < len(node.output_names) and any(node.output_names[len(outputs) :]):
             node.fail(f"asks for {len(node.output_names)} outputs, the op has {len(outputs)}")
         for name, value in zip(node.output_names, outputs, strict=False):
