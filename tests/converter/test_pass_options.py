@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
-import subprocess
-import sys
 from hashlib import blake2b
 from pathlib import Path
 
@@ -92,18 +89,6 @@ def test_two_dumps_of_a_model_are_equal_and_an_old_one_leaves_nothing(model: onn
     mnnx.convert(model, tmp_path / "m.mnnx", level=2, dump_passes=tmp_path / "b")
     dumps = [{path.name: path.read_text() for path in (tmp_path / name).iterdir()} for name in "ab"]
     assert dumps[0] == dumps[1]
-
-
-def test_files_of_a_model_are_equal_whatever_order_sets_have(tmp_path: Path) -> None:
-    """Its pass takes eight tensors away, of which the file has a list."""
-    names = [f"same{place}" for place in range(8)]
-    nodes = " ".join(f"{name} = Identity(x)" for name in names)
-    text = f"""<ir_version: 9, opset_import: ["": 20]> agraph (float[2] x) => (float[2] y) {{ {nodes} y = Sum({", ".join(names)}) }}"""
-    onnx.save(onnx.parser.parse_model(text), tmp_path / "m.onnx")
-    for seed in "12":
-        command = [sys.executable, "-m", "mnnx", "convert", tmp_path / "m.onnx", tmp_path / f"{seed}.mnnx", "--level", "3"]
-        subprocess.run(command, check=True, capture_output=True, env=os.environ | {"PYTHONHASHSEED": seed})
-    assert (tmp_path / "1.mnnx").read_bytes() == (tmp_path / "2.mnnx").read_bytes()
 
 
 def test_subgraphs_stand_in_a_dump_behind_their_node(tmp_path: Path) -> None:
