@@ -89,7 +89,8 @@ class Verifier:
             plain = optimized
             if self.level > 0 or self.options:
                 plain = Path(folder) / "unoptimized.mnnx"
-                mnnx.convert(self.source, plain, level=0)
+                shapes = {name: self.options[name] for name in ("input_shapes", "dims") if name in self.options}
+                mnnx.convert(self.source, plain, level=0, **shapes)
             with mnnx.Interpreter.from_file(plain) as interpreter, interpreter.create_session(self.config) as session:
                 feed = make_feed(session.inputs, feeds, session.resize)
                 with telling_of_random_values(session.inputs, feeds):
