@@ -321,13 +321,17 @@ def create_backend(name: str, config: Any, shared: Any) -> Backend:
 
 
 def backend_creator(name: str) -> Callable[..., Backend]:
-    """What makes a Backend of that name: its class, or a function. Raises BackendUnavailable for an unknown name."""
+    """What makes a Backend of that name: its class, or a function. Raises BackendUnavailable for an unknown name, or one whose module
+    can't be loaded."""
     creator = _BACKENDS.get(name) or _entry_points().get(name)
     if creator is None:
         raise BackendUnavailable(f"there is no backend {name!r}; known ones: {', '.join(backend_names())}")
     if isinstance(creator, str):
         module, _, attribute = creator.partition(":")
-        creator = getattr(importlib.import_module(module), attribute)
+        try:
+            creator = getattr(importlib.import_module(module), attribute)
+        except Exception as error:  # whatever a foreign module raises
+            raise BackendUnavailable(f"the backend {name!r} can't be loaded from {module}:{attribute}: {error}") from error
     return creator
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterable
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 from mnnx.errors import ConversionError
+from mnnx.schema.files import sidecar_name
 
 LEVELS = (0, 1, 2, 3)
 
@@ -68,6 +70,16 @@ def check_source(source: Path, target: Path) -> None:
             else "export the model as .onnx first"
         )
         raise ConversionError(f"{source} is not an ONNX model; mnnx converts from ONNX: {way}")
+
+
+def check_apart(target: Path, weights: Iterable[Path]) -> None:
+    """Raises ConversionError where the result would overwrite one of the files in which the source has its weights."""
+    for written in (target, sidecar_name(target)):
+        for file in weights:
+            if written.exists() and file.exists() and file.samefile(written):
+                raise ConversionError(
+                    f"{written} holds weights of the source, which the result would overwrite; give the target another name"
+                )
 
 
 def check_target(target: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import mnnx
-from mnnx.converter.arguments import as_path, check_level, check_source, check_target, is_proto, name_of, require_onnx
+from mnnx.converter.arguments import as_path, check_apart, check_level, check_source, check_target, is_proto, name_of, require_onnx
 from mnnx.converter.dump import PassDump
 from mnnx.converter.explain import Explainer
 from mnnx.converter.fixed_shapes import FixedShapes
@@ -121,6 +121,7 @@ def _convert(
     start = time.perf_counter()
     say("import", 0.0)
     imported = import_model(source, options.fixed)
+    check_apart(Path(target), imported.external_files)
     graph = imported.graph
     check_rules(graph)
     before = count_ops(graph)

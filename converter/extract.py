@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mnnx
-from mnnx.converter.arguments import as_path, check_level, check_target, is_proto, name_of, require_onnx
+from mnnx.converter.arguments import as_path, check_apart, check_level, check_target, is_proto, name_of, require_onnx
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.lift import lift
 from mnnx.converter.passes import run_passes
 from mnnx.converter.report import ExtractionReport, count_ops
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError, InputError
+from mnnx.schema.files import sidecar_name
 from mnnx.schema.graph_text import type_text
 from mnnx.schema.model import Model, RemovedValue
 from mnnx.schema.ops.shape import Identity
@@ -52,12 +53,14 @@ def extract(
         from mnnx.converter.frontends.onnx.importer import import_model
 
         imported = import_model(source)
+        check_apart(Path(target), imported.external_files)
         graph, opset, metadata, removed, ranges = imported.graph, imported.opset, imported.metadata, [], {}
     else:
         try:
             model = read_model(path)
         except OSError as error:
             raise InputError(f"the model file {os.fspath(path)!r} can't be opened: {error.strerror or error}") from error
+        check_apart(Path(target), [sidecar_name(path)])
         graph, opset, metadata, removed, ranges = lift(model.graphs[0]), model.opset, model.metadata, model.removed, model.ranges
         level = 0
     cut(graph, inputs, outputs, removed)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.inference import spec_of
+from mnnx.converter.inference import checked, spec_of
 from mnnx.converter.passes.base import is_pure
 from mnnx.errors import ConversionError
 from mnnx.schema import dtypes
@@ -41,12 +41,14 @@ def check_rules(graph: Graph) -> None:
             raise ConversionError(f"node {node.name!r} ({node.op.name}) can't run on its inputs {given}: {error}") from error
         except Exception as error:  # more or fewer inputs than the op has, values that fit no input
             raise ConversionError(f"node {node.name!r} ({node.op.name}) is broken: {error or type(error).__name__}") from error
+        if (missing := len(node.outputs) - len(results)) > 0 and any(v is not None for v in node.outputs[-missing:]):
+            raise ConversionError(f"node {node.name!r} ({node.op.name}) has {len(node.outputs)} outputs, the op has {len(results)}")
         known.update((v, spec) for v, spec in zip(node.outputs, results, strict=False) if v is not None and spec is not None)
 
 
 def _results(node: Node, inputs: Sequence[Spec | None]) -> Sequence[Spec | None]:
     """The Specs of a node's outputs, with their values where those are known and small."""
-    results = node.op.infer_all(*inputs)
+    results = checked(node.op.infer_all(*inputs))
     unknown = any(spec is None or spec.value is None for spec in results)
     small = sum(spec.size for spec in results if spec is not None) <= MOST_ELEMENTS
     computable = all(spec is None or (spec.value is not None and spec.dtype != dtypes.STRING) for spec in inputs)  # text may grow

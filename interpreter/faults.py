@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mnnx.errors import InputError, LimitExceeded, MnnxError
+from mnnx.errors import BackendError, InputError, LimitExceeded, MnnxError
 from mnnx.interpreter.config import Limits
 from mnnx.interpreter.unit import CallbackStop
 from mnnx.schema import dtypes
@@ -59,6 +59,19 @@ def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> No
                 f"op {node.name!r} ({node.op.name}) wants to make a tensor {spec} of {spec.nbytes >> 20} MiB; the limit is "
                 f"{limits.tensor_bytes >> 20} MiB. Check the input's shape, or raise Limits.tensor_bytes (MNNX_MAX_TENSOR_MB)"
             )
+
+
+def check_values(node: Node, results: Sequence[Any]) -> None:
+    """Raises BackendError where an execution, which may be a user's own, gave what is no value of a model."""
+    for place, value in enumerate(results):
+        is_array = isinstance(value, np.ndarray) and dtypes.is_known(value.dtype)
+        if is_array and value.dtype == dtypes.STRING and not all(isinstance(text, str) for text in value.flat):
+            what = "an array of objects that aren't all text"
+        elif is_array or value is None or isinstance(value, list | dict):
+            continue
+        else:
+            what = f"an array of {value.dtype}" if isinstance(value, np.ndarray) else f"{type(value).__name__}, which is no array,"
+        raise BackendError(f"op {node.name!r} ({node.op.name}): its NumPy execution gave {what} as output {place}")
 
 
 def check_text(node: Node, results: Sequence[Any], limits: Limits) -> None:

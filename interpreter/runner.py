@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from mnnx.errors import BackendError, InputError
-from mnnx.interpreter.faults import blaming, check_limits, check_text
+from mnnx.interpreter.faults import blaming, check_limits, check_text, check_values
 from mnnx.interpreter.inlining import Inliner
 from mnnx.interpreter.needed import needed_nodes
 from mnnx.interpreter.pipeline import Hooks
@@ -184,6 +184,8 @@ class GraphRunner:
             except DataDependent:
                 pass  # only the computation itself knows its result's shape
         results = evaluate(node, values)
+        check_values(node, results)
+        check_limits(node, [Spec.of(value) for value in results if isinstance(value, np.ndarray)], self.runtime.limits)
         check_text(node, results, self.runtime.limits)
         for value, spec in zip(results, wanted, strict=False):
             if spec is not None and isinstance(value, np.ndarray) and (value.dtype, value.shape) != (spec.dtype, spec.shape):

@@ -68,6 +68,12 @@ def to_code(dtype: np.dtype | None) -> int:
 
 
 @cache
+def is_known(dtype: np.dtype) -> bool:
+    """Whether it is one of ONNX's."""
+    return name(dtype) in _CODES
+
+
+@cache
 def name(dtype: np.dtype | None) -> str:
     """How a dtype is written in messages and in `Placement`: NumPy's name, `string` for text, `unknown` for None."""
     if dtype is None:

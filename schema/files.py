@@ -17,6 +17,11 @@ def temporary_name(path: Path) -> Path:
     return path.with_name(f".{secrets.token_hex(8)}.tmp")
 
 
+def sidecar_name(path: Path) -> Path:
+    """The file for the weights of the model file `path`, where they are too large for that."""
+    return path.with_name(f"{path.name}.weights")
+
+
 @contextmanager
 def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
     """A new file, to be written and read back, that becomes `path` when it is complete; where something fails, nothing is left of it.

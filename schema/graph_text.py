@@ -18,6 +18,7 @@ import numpy as np
 from mnnx.schema import dtypes
 from mnnx.schema.hashing import blake2b
 from mnnx.schema.model import Graph, Node, Value, dims_text
+from mnnx.schema.text import shown
 
 #: Constants of up to so many elements are written out.
 WRITTEN_OUT = 8
@@ -35,12 +36,12 @@ class GraphText:
 
     def _lines(self, graph: Graph) -> Iterator[str]:
         values = graph.values
-        yield f"graph {graph.name}"
+        yield f"graph {shown(graph.name)}"
         for index in graph.inputs:
-            yield f"input   {values[index].name}: {type_text(values[index])}"
+            yield f"input   {shown(values[index].name)}: {type_text(values[index])}"
         for value in values:
             if value.constant is not None:
-                yield f"constant {value.name}: {type_text(value)} {self._content(value.constant)}"
+                yield f"constant {shown(value.name)}: {type_text(value)} {self._content(value.constant)}"
         for node in graph.nodes:
             yield self._line(node, values)
             for key in node.op.fields:
@@ -48,17 +49,17 @@ class GraphText:
                     yield f"    {key}:"
                     yield from (f"    {line}" for line in self._lines(inner))
         for index in graph.outputs:
-            yield f"output  {values[index].name}"
+            yield f"output  {shown(values[index].name)}"
 
     def _line(self, node: Node, values: list[Value]) -> str:
-        results = ", ".join("_" if i < 0 else f"{values[i].name}: {type_text(values[i])}" for i in node.outputs)
-        operands = ", ".join("_" if i < 0 else values[i].name for i in node.inputs)
+        results = ", ".join("_" if i < 0 else f"{shown(values[i].name)}: {type_text(values[i])}" for i in node.outputs)
+        operands = ", ".join("_" if i < 0 else shown(values[i].name) for i in node.inputs)
         attributes = ", ".join(f"{key}={self._attribute(value)}" for key, value in node.op.attributes().items())
-        return f"{results} = {node.op.name}({operands}){f' {{{attributes}}}' if attributes else ''}  # node {node.name}"
+        return f"{results} = {node.op.name}({operands}){f' {{{attributes}}}' if attributes else ''}  # node {shown(node.name)}"
 
     def _attribute(self, value: Any) -> str:
         if isinstance(value, Graph):
-            return f"graph {value.name}"
+            return f"graph {shown(value.name)}"
         if isinstance(value, np.ndarray):
             return f"{dtypes.name(value.dtype)}{list(value.shape)} {self._content(value)}"
         return dtypes.name(value) if isinstance(value, np.dtype) else repr(value)
@@ -79,4 +80,4 @@ def type_text(value: Value) -> str:
     dtype = "?" if value.dtype is None else dtypes.name(value.dtype)
     if value.kind != "tensor":
         return f"{value.kind}({dtype})"
-    return f"{dtype}[…]" if value.shape is None else f"{dtype}{dims_text(value.shape)}"
+    return f"{dtype}[…]" if value.shape is None else f"{dtype}{shown(dims_text(value.shape))}"

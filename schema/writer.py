@@ -16,7 +16,7 @@ from flatbuffers.builder import BuilderSizeError
 from mnnx.errors import ConversionError, ModelFormatError
 from mnnx.schema import attributes, dtypes, layout, reader
 from mnnx.schema.emit import emit
-from mnnx.schema.files import temporary_name
+from mnnx.schema.files import sidecar_name, temporary_name
 from mnnx.schema.model import Dim, Graph, Model, Node, Value
 
 #: Weights of more bytes than this go to a sidecar file.
@@ -36,7 +36,7 @@ def write_model(model: Model, path: str | os.PathLike, sidecar_limit: int = SIDE
         raise ConversionError(f"{str(path)!r} is not the name of a file")
     temporary = temporary_name(path)
     temporary_sidecar = temporary.with_suffix(".weights")
-    sidecar = path.with_name(f"{path.name}.weights")
+    sidecar = sidecar_name(path)
     leftovers = [temporary, temporary_sidecar]
     try:
         contents = _Contents(model, str(path))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from mnnx.errors import MnnxError
-from mnnx.tools.comparison import Bounds, compare
+from mnnx.tools.comparison import Bounds, compare, drawn_at_random
 
 if TYPE_CHECKING:
     import onnx
@@ -34,12 +34,13 @@ def first_wrong_op(
     where the node differs by itself too; False where none of those that differ does, so that what was rounded before them is magnified:
     then it is the first tensor that differs. None where that can't be tried. `execution_differs`: see `_execution_differs`.
 
-    Only tensors of the main graph that both sides still have can be seen; None where none of them differs.
+    Only tensors of the main graph that both sides still have, and that don't depend on random numbers, can be seen; None where none of
+    them differs.
     """
     from mnnx.converter.frontends.onnx.order import in_order
 
     graph = interpreter.model.graphs[0]
-    alive = {v.name for v in graph.values if v.constant is None}
+    alive = {v.name for v in graph.values if v.constant is None} - drawn_at_random(graph)
     makers = {name: node for node in in_order(reference.proto.graph) for name in node.output if name in alive}
     wanted = reference.run(feed, list(makers))
     got = session.run(feed, outputs=list(makers))
@@ -122,7 +123,8 @@ def _first_changed(
     before: Stage, after: Stage, folder: str, feed: Mapping[str, Any], bounds: Bounds, config: ScheduleConfig | None
 ) -> dict[str, Any]:
     graph, known = after.graphs[0], _makers(before.graphs[0])
-    makers = {name: node for name, node in _makers(graph).items() if name in known}
+    seen = known.keys() - drawn_at_random(before.graphs[0]) - drawn_at_random(graph)
+    makers = {name: node for name, node in _makers(graph).items() if name in seen}
     with _session(before, folder, config) as session:
         wanted = session.run(feed, outputs=list(makers))
     with _session(after, folder, config) as session:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     import numpy as np
     import onnx
 
+    from mnnx.schema.model import Graph
+    from mnnx.schema.ops.base import Op
+
 
 class Bounds(NamedTuple):
     """A float tensor may differ by `atol` + `rtol` times the largest magnitude of the reference's."""
@@ -77,6 +80,36 @@ def _is_rounding(got: np.ndarray, wanted: np.ndarray, different: int) -> bool:
 
 def _steps(different: int, wanted: np.ndarray) -> str:
     return f"one rounding step in {different} of {wanted.size} values"
+
+
+def compare_form(name: str, got: Any, wanted: Any) -> dict[str, Any]:
+    """As `compare`, for values that depend on random numbers: only their kind, dtype and shape must be the same."""
+    import numpy as np
+
+    row = compare(name, got, wanted, 0, 0)
+    wanted = np.asarray(wanted) if isinstance(wanted, np.generic) else wanted
+    forms = [(value.dtype, value.shape) if isinstance(value, np.ndarray) else type(value) for value in (got, wanted)]
+    if not row["equal"] and forms[0] != forms[1]:
+        return row
+    nothing = dict.fromkeys(("error", "allowed", "rounding_steps"))
+    return row | nothing | {"equal": True, "note": "depends on random numbers: dtype and shape are compared"}
+
+
+def drawn_at_random(graph: Graph) -> set[str]:
+    """The tensors of a graph that depend on random numbers."""
+    drawn: set[int] = set()
+    for node in graph.nodes:
+        if _draws(node.op) or not drawn.isdisjoint(node.inputs):
+            drawn.update(i for i in node.outputs if i >= 0)
+    return {graph.values[i].name for i in drawn}
+
+
+def _draws(op: Op) -> bool:
+    """Whether the op, or one in its subgraphs, draws random numbers."""
+    from mnnx.schema.model import Graph
+
+    inner = [getattr(op, key) for key in op.fields]
+    return not op.deterministic or any(_draws(node.op) for graph in inner if isinstance(graph, Graph) for node in graph.nodes)
 
 
 def made_by_quantization(proto: onnx.ModelProto) -> set[str]:

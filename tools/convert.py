@@ -174,9 +174,9 @@ def command(
 def _verified(source: str, target: str, report: ConversionReport, weights: str, options: dict[str, Any]) -> Verification:
     """What comparing the target with references gives, for the smallest sizes of dims that have a range.
 
-    Raises InputError where an input has another open dim beside its batch.
+    Raises InputError where an input has another open dim beside its batch, MnnxError where something can't run.
     """
-    from mnnx.errors import InputError
+    from mnnx.errors import InputError, MnnxError
     from mnnx.tools.comparison import Bounds
     from mnnx.tools.feeds import FeedOptions
     from mnnx.tools.verification import Verifier
@@ -190,7 +190,11 @@ def _verified(source: str, target: str, report: ConversionReport, weights: str, 
             )
     bounds = {"float32": Bounds(), "float16": Bounds(rtol=1e-2), "bfloat16": Bounds(rtol=5e-2)}[weights]
     changed = {key: value for key, value in (options | {"weights": "" if weights == "float32" else weights}).items() if value}
-    return Verifier(source, report.level, bounds, options=changed).verify(Path(target), FeedOptions({}, {}, sizes, 0, {}))
+    try:
+        return Verifier(source, report.level, bounds, options=changed).verify(Path(target), FeedOptions({}, {}, sizes, 0, {}))
+    except MnnxError as error:
+        advice = f"mnnx verify {shlex.quote(source)} takes inputs (-i) and shapes"
+        raise type(error)(f"{target} is written, but not verified: {error}. {advice}") from error
 
 
 @contextmanager

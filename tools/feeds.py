@@ -75,6 +75,8 @@ def make_feed(
     given = _given(inputs, options.values)
     _check_names(inputs, options)
     feed: dict[str, Any] = {name: _read(inputs[name], value, options) for name, value in given.items()}
+    for name, value in feed.items():
+        _check_given_shape(inputs[name], getattr(value, "shape", None), options)
     shapes: dict[str, tuple[int, ...]] = {}
     still_open = []
     for name, tensor in inputs.items():
@@ -215,6 +217,22 @@ def _check_names(inputs: Mapping[str, SessionTensor], options: FeedOptions) -> N
     for name in options.sizes:
         if name not in known:
             raise InputError(f"no input has a dim {name!r}; named dims are {', '.join(map(repr, sorted(known))) or 'none'}")
+
+
+def _check_given_shape(tensor: SessionTensor, shape: tuple[int, ...] | None, options: FeedOptions) -> None:
+    """Raises click.UsageError where a value has another shape than --shape and --dim say."""
+    if shape is None:
+        return
+    wanted = options.shapes.get(tensor.name)
+    if wanted is not None and wanted != shape:
+        raise click.UsageError(
+            f"--shape {tensor.name}={_commas(wanted)} and the value of -i {tensor.name}, of shape {_commas(shape)}, contradict each other"
+        )
+    for dim, size in zip(tensor.dims or (), shape, strict=False):
+        if options.sizes.get(dim, size) != size:
+            raise click.UsageError(
+                f"--dim {dim}={options.sizes[dim]} and the value of -i {tensor.name}, of shape {_commas(shape)}, contradict each other"
+            )
 
 
 def _unknown(name: str, inputs: Mapping[str, SessionTensor]) -> InputError:

@@ -130,6 +130,7 @@ def _nodes(graph: Graph) -> list[dict[str, Any]]:
 
 def _print(report: dict[str, Any]) -> None:
     from mnnx.schema.model import dims_text, range_text
+    from mnnx.schema.text import shown
     from mnnx.tools import tables
 
     weights = ", ".join(f"{name} {tables.size(n)}" for name, n in report["weight_bytes_by_dtype"].items())
@@ -168,8 +169,8 @@ def _print(report: dict[str, Any]) -> None:
     for node in report.get("nodes", []):
         if node["graph"] != graph:
             graph = node["graph"]
-            click.echo(f"\ngraph {graph}")
-        click.echo(f"  {', '.join(node['outputs'])} = {node['op']}  ← {', '.join(node['inputs'])}")
+            click.echo(f"\ngraph {shown(graph)}")
+        click.echo(shown(f"  {', '.join(node['outputs'])} = {node['op']}  ← {', '.join(node['inputs'])}"))
 
 
 def _short(text: str, limit: int = 100) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from mnnx.errors import ConversionError
+from mnnx.errors import BackendUnavailable, ConversionError
 from mnnx.tools.main import Command
 from mnnx.tools.options import at_most_one
 
@@ -108,7 +108,10 @@ def _backends(name: str) -> dict[str, str]:
         return dict.fromkeys(backend_names(), "interpreter")
     kinds = {}
     for backend in backend_names():
-        creator = backend_creator(backend)
+        try:
+            creator = backend_creator(backend)
+        except BackendUnavailable:
+            creator = None
         known = op_class is not None and isinstance(creator, type) and issubclass(creator, Backend)
         kinds[backend] = creator.execution_kind(op_class) if known else ""
         if known and kinds[backend] != "native" and can_be_movement(op_class) and creator.execution_kind(Raster) == "native":

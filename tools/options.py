@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Container, Iterable
 from typing import Any
 
@@ -25,6 +26,12 @@ def at_most_one(**flags: bool) -> str:
     if len(given) > 1:
         raise click.UsageError(f"{' and '.join(f'--{name}' for name in given)} can't be given together")
     return "".join(given)
+
+
+def check_is_not_model(option: str, file: str | None, model: str) -> None:
+    """Raises click.UsageError where what an option writes would overwrite the model."""
+    if file is not None and os.path.exists(file) and os.path.exists(model) and os.path.samefile(file, model):
+        raise click.UsageError(f"{option} {file} would overwrite the model")
 
 
 def tensor_names(texts: Iterable[str], known: Container[str] = ()) -> list[str]:

@@ -11,7 +11,7 @@ import click
 
 from mnnx.tools.feeds import FeedOptions, feed_options, make_feed
 from mnnx.tools.main import Command
-from mnnx.tools.options import FiniteRange
+from mnnx.tools.options import FiniteRange, check_is_not_model
 from mnnx.tools.run import BACKEND
 from mnnx.tools.session_options import SessionOptions, session_options
 
@@ -51,6 +51,7 @@ def command(
     from mnnx.tools.models import opened
     from mnnx.tools.tables import print_json
 
+    check_is_not_model("--trace", trace, model)
     with opened(model) as interpreter:
         session = options.create_session(interpreter, backend, threads)
         feed = make_feed(session.inputs, feeds)

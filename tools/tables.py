@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from mnnx.schema.text import size
+from mnnx.schema.text import shown, size
 
 __all__ = ["console", "print_json", "print_pairs", "print_table", "size"]
 
@@ -32,7 +32,7 @@ def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]
     for column in columns:
         table.add_column(column.removeprefix(">"), justify="right" if column.startswith(">") else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(escape(str(cell)) for cell in row))
+        table.add_row(*(escape(shown(str(cell))) for cell in row))
     console().print(table)
 
 
@@ -42,7 +42,7 @@ def print_pairs(rows: Iterable[tuple[str, Any]]) -> None:
     table.add_column(style="bold")
     table.add_column(overflow="fold")
     for name, value in rows:
-        table.add_row(name, escape(str(value)))
+        table.add_row(escape(shown(name)), escape(shown(str(value))))
     console().print(table)
 
 

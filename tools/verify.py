@@ -98,6 +98,8 @@ def print_verification(model: str, report: Verification) -> None:
             [row["name"], row["dtype"], shape, *verdicts, _number(row["allowed"]), next((r["note"] for r in both if r["note"]), "")]
         )
     print_table(f"{model}: mnnx against {report.reference}", ["output", "dtype", "shape", *heads], cells)
+    if report.failure:
+        click.echo(f"the optimized model can't run: {report.failure}")
     if report.equal:
         steps = any(row["rounding_steps"] for row in [*report.outputs, *plain])
         click.echo("all outputs agree" + (", but for single rounding steps of quantized values" if steps else ""))

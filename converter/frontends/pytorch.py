@@ -41,9 +41,11 @@ class ExportOptions:
 
 
 def is_module(source: Any, options: ExportOptions) -> bool:
-    """Whether it is a torch.nn.Module or a torch.export.ExportedProgram. Raises ConversionError for options of these on another source."""
+    """Whether it is a torch.nn.Module or a torch.export.ExportedProgram. Raises ConversionError for options of these on another source,
+    and for names that can't be."""
     torch = sys.modules.get("torch")
     if torch is not None and (isinstance(source, torch.nn.Module) or _is_program(source)):
+        _check_names(options)
         return True
     if given := [name for name, value in vars(options).items() if value is not None]:
         missing = "" if importlib.util.find_spec("torch") else ", and PyTorch isn't installed: pip install torch onnxscript"
@@ -51,6 +53,17 @@ def is_module(source: Any, options: ExportOptions) -> bool:
             f"{', '.join(given)} are for a source that is a torch.nn.Module; this one is a {type(source).__name__}{missing}"
         )
     return False
+
+
+def _check_names(options: ExportOptions) -> None:
+    given: list[str] = []
+    for what, names in (("input_names", options.input_names), ("output_names", options.output_names)):
+        if names is not None and (isinstance(names, str) or not all(isinstance(name, str) for name in names)):
+            raise ConversionError(f"{what} must be a list of names, not {names!r}")
+        given += names or ()
+    for name in given:
+        if given.count(name) > 1:
+            raise ConversionError(f"the name {name!r} is given to two inputs or outputs")
 
 
 def name_of(module: Any) -> str:
@@ -140,11 +153,17 @@ def _export_traced(
     if options.dynamic_shapes is not None:
         why = f"{name_of(module)} is scripted: give the module itself" if scripted else f"this is {torch.__version__}"
         raise ConversionError(f"dynamic_shapes need torch.export, of PyTorch 2.5 or newer; {why}")
-    input_names = _names(options.input_names) or [*list(inspect.signature(module.forward).parameters)[: len(args)], *kwargs]
+    input_names = _names(options.input_names) or [*_parameters(module)[: len(args)], *kwargs]
     choice = {"dynamo": False} if "dynamo" in inspect.signature(torch.onnx.export).parameters else {}
     torch.onnx.export(
         module, (*args, kwargs), str(path), input_names=input_names, output_names=_names(options.output_names), verbose=False, **choice
     )
+
+
+def _parameters(module: Any) -> list[str]:
+    """What `forward` calls its arguments; that of a traced module has a schema, but no signature."""
+    schema = getattr(module.forward, "schema", None)
+    return list(inspect.signature(module.forward).parameters) if schema is None else [one.name for one in schema.arguments[1:]]
 
 
 def _names(names: Sequence[str] | None) -> list[str] | None:
@@ -154,6 +173,9 @@ def _names(names: Sequence[str] | None) -> list[str] | None:
 def _name(program: Any, options: ExportOptions) -> None:
     """Calls inputs and outputs as the module does, in place of the names that the exporter made up, where none are given."""
     graph = program.model.graph
+    for what, wanted, values in (("input_names", options.input_names, graph.inputs), ("output_names", options.output_names, graph.outputs)):
+        if wanted is not None and len(wanted) > len(values):
+            raise ConversionError(f"{what} has {len(wanted)} names, the module has {len(values)}: {', '.join(v.name for v in values)}")
     given = [value.name for value in graph.inputs]
     if options.input_names is None:
         wanted = [name for name in program.exported_program.graph_signature.user_inputs if isinstance(name, str)]

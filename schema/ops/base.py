@@ -190,10 +190,12 @@ def _coerce(value: Any, annotation: Any, where: str) -> Any:
 def op(name: str):
     """Registers a definition under its canonical name: ONNX's own, or `domain::Name` for other domains (`mnnx::` for our fused ops).
 
-    Raises ValueError for a name that is taken, or, in a module of another package, has no domain.
+    Raises TypeError for what is no Op, ValueError for a name that is taken, or, in a module of another package, has no domain.
     """
 
     def register(cls: type[Op]) -> type[Op]:
+        if not (isinstance(cls, type) and issubclass(cls, Op)):
+            raise TypeError(f"the op {name} must be a class derived from mnnx.Op, not {cls!r}")
         cls.name = name
         cls.__slots__ = ()
         bases = [base for base in reversed(cls.__mro__) if issubclass(base, Op) and base is not Op]

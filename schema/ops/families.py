@@ -22,8 +22,10 @@ class Families(Generic[T]):
         self._imported: set[str] = set()
 
     def register(self, op_classes: Iterable[type[Op]], thing: T) -> None:
-        """Raises ValueError for an op class that has one."""
+        """Raises TypeError for what is no op class, ValueError for one that has one."""
         for op_class in op_classes:
+            if not (isinstance(op_class, type) and issubclass(op_class, Op)):
+                raise TypeError(f"{self._what} are for classes of ops, not for {op_class!r}")
             if op_class in self._found:
                 raise ValueError(f"two {self._what} for {op_class.name}")
             self._found[op_class] = thing

@@ -2,9 +2,17 @@
 
 import numpy as np
 
-from mnnx.schema.ops.base import DataDependent, Op, Spec, op
+from mnnx.schema.ops.base import DataDependent, Op, Spec, op, require
 
 _SCALAR_INT64, _SCALAR_BOOL = Spec(np.dtype("int64"), ()), Spec(np.dtype(bool), ())
+
+
+class _OfSequence(Op):
+    """What takes a sequence, of which nothing is known before the run, as its first input."""
+
+    def infer(self, sequence: Spec | None, *others: Spec | None) -> Spec:
+        require(sequence is None, f"the first input must be a sequence; it is the tensor {sequence}")
+        raise DataDependent
 
 
 @op("SequenceEmpty")
@@ -20,25 +28,26 @@ class SequenceConstruct(Op):
 
 
 @op("SequenceAt")
-class SequenceAt(Op):
+class SequenceAt(_OfSequence):
     """(sequence, position) → the tensor there; negative positions count from the back. SequenceAt-11."""
 
 
 @op("SequenceInsert")
-class SequenceInsert(Op):
+class SequenceInsert(_OfSequence):
     """(sequence, tensor, position?) → the sequence with the tensor put in before `position`, or at the end. SequenceInsert-11."""
 
 
 @op("SequenceErase")
-class SequenceErase(Op):
+class SequenceErase(_OfSequence):
     """(sequence, position?) → the sequence without the tensor there, or without the last one. SequenceErase-11."""
 
 
 @op("SequenceLength")
-class SequenceLength(Op):
+class SequenceLength(_OfSequence):
     """sequence → the number of its tensors, int64 scalar. SequenceLength-11."""
 
     def infer(self, sequence: Spec | None) -> Spec:
+        require(sequence is None, f"the first input must be a sequence; it is the tensor {sequence}")
         return _SCALAR_INT64
 
 
@@ -54,7 +63,7 @@ class SplitToSequence(Op):
 
 
 @op("ConcatFromSequence")
-class ConcatFromSequence(Op):
+class ConcatFromSequence(_OfSequence):
     """The tensors of a sequence joined along `axis`, an existing one or a new one. ConcatFromSequence-11."""
 
     axis: int

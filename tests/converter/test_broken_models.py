@@ -223,6 +223,65 @@ def test_a_function_op_with_too_many_inputs_is_named(tmp_path: Path) -> None:
         mnnx.convert(model, tmp_path / "m.mnnx")
 
 
+@pytest.mark.parametrize("op_type", ["SequenceAt", "SequenceInsert", "SequenceErase", "SequenceLength", "ConcatFromSequence"])
+def test_a_tensor_where_a_sequence_belongs_is_named(op_type: str, tmp_path: Path) -> None:
+    inputs = ["x", "x"] if op_type in ("SequenceAt", "SequenceInsert") else ["x"]
+    model = _model(helper.make_node(op_type, inputs, ["y"], **({"axis": 0} if op_type == "ConcatFromSequence" else {})))
+    with pytest.raises(mnnx.ConversionError, match=rf"node '{op_type}_0' .*the first input must be a sequence; it is the tensor float32"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
+def _broken(way: str) -> onnx.ModelProto:
+    model = _model(helper.make_node("Softmax", ["x"], ["y"], name="soft", axis=0))
+    weight = numpy_helper.from_array(np.ones(2, np.float32), "w")
+    node = model.graph.node[0]
+    if way == "weights":
+        model.graph.initializer.extend([weight, weight])
+    elif way == "sparse weight":
+        model.graph.initializer.append(weight)
+        model.graph.sparse_initializer.append(helper.make_sparse_tensor(weight, numpy_helper.from_array(np.arange(2)), [2]))
+    elif way == "attributes":
+        node.attribute.append(node.attribute[0])
+    elif way == "reference":
+        node.attribute[0].ref_attr_name = "axis"
+    elif way == "opsets":
+        model.opset_import.append(helper.make_opsetid("ai.onnx", 7))
+    elif way == "no opset":
+        del model.opset_import[:]
+    else:
+        x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("z", "b"))
+        branch = helper.make_graph([helper.make_node("Neg", ["x"], ["b"])], "branch", [x], [y])
+        model.graph.initializer.append(numpy_helper.from_array(np.array(True), "c"))
+        node.CopyFrom(helper.make_node("If", ["c"], ["y"], then_branch=branch, else_branch=branch))
+    return model
+
+
+@pytest.mark.parametrize(
+    ("way", "message"),
+    [
+        ("weights", "it has 2 weights of the name 'w'"),
+        ("sparse weight", "it has 2 weights of the name 'w'"),
+        ("attributes", r"node 'soft' \(Softmax\) has the attribute 'axis' twice"),
+        ("reference", r"node 'soft' \(Softmax\) takes its attribute 'axis' from a function, but stands in none"),
+        ("opsets", r"it uses two opsets of the domain 'ai\.onnx', \d+ and 7"),
+        ("no opset", "doesn't say which opset it uses"),
+        ("branch", r"\(If, opset \d+\): a branch must have no inputs; it has 'z'"),
+    ],
+)
+def test_what_could_be_taken_in_two_ways_is_refused(way: str, message: str, tmp_path: Path) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(_broken(way), tmp_path / "m.mnnx")
+
+
+def test_an_attribute_that_a_function_isnt_given_has_its_default(session_of) -> None:
+    softmax = helper.make_node("Softmax", ["a"], ["b"])
+    softmax.attribute.add(name="axis", type=onnx.AttributeProto.INT, ref_attr_name="way")
+    function = helper.make_function("own", "F", ["a"], ["b"], [softmax], OPSETS, ["way"])
+    x = np.float32([1, 2])
+    result = session_of(_model(_call("F", "x", "y"), (function,))).run({"x": x})["y"]
+    np.testing.assert_allclose(result, np.exp(x) / np.exp(x).sum(), rtol=1e-6)
+
+
 def test_a_folder_is_neither_source_nor_target(tmp_path: Path) -> None:
     model = _model(helper.make_node("Neg", ["x"], ["y"]))
     onnx.save(model, tmp_path / "m.onnx")

@@ -62,3 +62,28 @@ def test_external_data_becomes_a_sidecar(tmp_path: Path, monkeypatch: pytest.Mon
 def test_more_than_two_gib(tmp_path: Path) -> None:
     """Needs 2.3 GB of disk and 5 GB of memory."""
     _check(_write(tmp_path, 1 << 15, 6 << 10), 1 << 15, 6 << 10)
+
+
+@pytest.mark.parametrize("target", ["tables.bin", "tables"])
+def test_a_file_of_external_data_is_never_overwritten(tmp_path: Path, target: str) -> None:
+    source = _write(tmp_path, 4, 4)
+    if target == "tables":  # whose sidecar would have the name of the data
+        model = onnx.load(source, load_external_data=False)
+        for tensor in model.graph.initializer:
+            tensor.external_data[0].value = "tables.weights"
+        onnx.save(model, source)
+        (tmp_path / "tables.bin").rename(tmp_path / "tables.weights")
+    before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    for write in (mnnx.convert, partial(mnnx.extract, outputs=["row0"])):
+        with pytest.raises(mnnx.ConversionError, match="holds weights of the source"):
+            write(source, tmp_path / target)
+    assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
+
+
+def test_a_part_never_overwrites_the_weights_of_the_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(convert, "write_model", partial(write_model, sidecar_limit=1000))
+    mnnx.convert(_write(tmp_path, 40, 16), tmp_path / "m.mnnx")
+    before = (tmp_path / "m.mnnx.weights").read_bytes()
+    with pytest.raises(mnnx.ConversionError, match="holds weights of the source"):
+        mnnx.extract(tmp_path / "m.mnnx", tmp_path / "m.mnnx.weights", outputs=["row0"])
+    assert (tmp_path / "m.mnnx.weights").read_bytes() == before

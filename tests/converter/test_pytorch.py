@@ -155,9 +155,11 @@ def test_an_exported_program_needs_no_example(tmp_path: Path) -> None:
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_a_scripted_module_goes_through_the_older_exporter(tmp_path: Path) -> None:
-    module = torch.jit.script(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
-    session = _session(tmp_path, module, example_inputs=torch.randn(2, 4))
-    _assert_same(session, module, torch.randn(2, 4))
+    for make in (torch.jit.script, lambda module: torch.jit.trace(module, torch.randn(2, 4))):
+        module = make(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))
+        session = _session(tmp_path, module, example_inputs=torch.randn(2, 4))
+        assert list(session.inputs) == ["input"]
+        _assert_same(session, module, torch.randn(2, 4))
 
 
 class DependsOnValues(nn.Module):

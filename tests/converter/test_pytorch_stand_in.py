@@ -171,3 +171,26 @@ def test_a_file_of_pytorch_says_what_to_do(tmp_path: Path) -> None:
     (tmp_path / "model.pt").write_bytes(b"PK")
     with pytest.raises(mnnx.ConversionError, match="load the module in Python and give that"):
         mnnx.convert(tmp_path / "model.pt", tmp_path / "m.mnnx")
+
+
+def test_a_traced_module_has_the_names_of_its_schema(tmp_path: Path, exporter: Exporter) -> None:
+    module = Scripted()
+    module.forward = SimpleNamespace(schema=SimpleNamespace(arguments=[SimpleNamespace(name=name) for name in ("self", "image", "mask")]))
+    mnnx.convert(module, tmp_path / "m.mnnx", example_inputs=("a",))
+    assert exporter.calls[0]["input_names"] == ["image"]
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        ({"input_names": "image"}, "input_names must be a list of names, not 'image'"),
+        ({"output_names": [1]}, "output_names must be a list of names"),
+        ({"input_names": ["a"], "output_names": ["a"]}, "the name 'a' is given to two inputs or outputs"),
+        ({"output_names": ["a", "a"]}, "the name 'a' is given to two inputs or outputs"),
+        ({"output_names": ["a", "b"]}, "output_names has 2 names, the module has 1: relu"),
+        ({"input_names": ["a", "b"]}, "input_names has 2 names, the module has 1: x_orig"),
+    ],
+)
+def test_names_that_dont_fit_are_an_error(tmp_path: Path, exporter: Exporter, names: dict, message: str) -> None:
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(Module(), tmp_path / "m.mnnx", example_inputs="a", **names)

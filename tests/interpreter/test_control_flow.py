@@ -334,6 +334,25 @@ def test_sequences_through_loops(session_of):
     assert result["length"] == 3
 
 
+def test_a_tensor_is_no_sequence(session_of):
+    """The state of the loop is declared as a sequence, and begins as a tensor."""
+    text = (
+        HEAD
+        + """g (int64 n, float[2] x) => (int64 length)
+        { s = Loop(n, , x) <body = b (int64 i, bool c, seq(float[m]) q) => (bool d, seq(float[m]) r)
+            { f = Cast<to=1>(i) r = SequenceInsert(q, f) d = Identity(c) }>
+          length = SequenceLength(s) }"""
+    )
+    with pytest.raises(mnnx.InputError, match=r"SequenceInsert.*the first input must be a sequence; it is the tensor float32\[2\]"):
+        session_of(text).run({"n": np.array(3), "x": X})
+
+
+def test_a_sequence_is_no_tensor_of_another(session_of):
+    text = HEAD + "g (float[2] x) => (int64 length) { s = SequenceConstruct(x, x) t = SequenceInsert(s, s) length = SequenceLength(t) }"
+    with pytest.raises(mnnx.InputError, match="a sequence holds tensors, no sequences"):
+        session_of(text).run({"x": X})
+
+
 def test_errors_inside_bodies_name_the_op_there(session_of):
     text = (
         HEAD

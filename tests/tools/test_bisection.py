@@ -112,20 +112,27 @@ def test_what_later_passes_make_of_a_wrong_op_doesnt_hide_it(mnnx_command, saved
     assert _report(mnnx_command, saved(SUMS), "--level", 3)["wrong_pass"]["pass"] == "broken-pass"
 
 
-def test_a_pass_after_which_the_model_cant_run_is_named(mnnx_command, saved, injected, monkeypatch) -> None:
+def test_a_pass_after_which_the_model_cant_run_is_named(mnnx_command, saved, injected) -> None:
     source = saved(SUMS)
-    result = mnnx_command("verify", source)
-    assert result.exit_code == 0
+    assert mnnx_command("verify", source).exit_code == 0
     injected(FailingPass())
-    convert = mnnx.convert
-    monkeypatch.setattr(mnnx, "convert", lambda model, target, **options: convert(model, target, **options | {"level": 0}))
-    from mnnx.tools.bisection import first_wrong_pass
-    from mnnx.tools.comparison import Bounds
+    found = _report(mnnx_command, source)
+    assert "(Add) can't run on inputs" in found["failure"]
+    assert [row["equal"] for row in found["unoptimized"]] == [True]
+    assert [row["note"] for row in found["outputs"]] == ["the model can't run"]
+    assert found["wrong_op"] is None
+    assert found["wrong_pass"]["pass"] == "failing-pass"
+    assert "(Add) can't run on inputs" in found["wrong_pass"]["error"]
+    assert "the optimized model can't run: op " in mnnx_command("verify", source).stdout
 
-    feed = {"x": np.ones((2, 3), np.float32), "z": np.ones(3, np.float32)}
-    found = first_wrong_pass(str(source), 1, {}, feed, {}, Bounds(), set())
-    assert found["pass"] == "failing-pass"
-    assert "(Add) can't run on inputs" in found["error"]
+
+def test_what_is_wrong_is_found_beside_random_numbers(mnnx_command, saved, injected) -> None:
+    injected(BrokenPass())
+    text = SUMS.replace("y = Tanh(second)", "y = Tanh(second) r = RandomNormalLike(hidden) n = Add(r, second)")
+    source = saved(text.replace("(float[2, 4] y)", "(float[2, 4] y, float[2, 4] n)"))
+    found = _report(mnnx_command, source)
+    assert [(row["name"], row["equal"]) for row in found["outputs"]] == [("y", False), ("n", True)]
+    assert (found["wrong_op"], found["wrong_pass"]["pass"], found["wrong_pass"]["tensor"]["name"]) == (None, "broken-pass", "second")
 
 
 @pytest.mark.parametrize("reference", ["onnxruntime", "onnx"])

@@ -301,3 +301,12 @@ def test_passes_are_listed_as_json(mnnx_command, order: tuple[str, str]) -> None
     rows = json.loads(mnnx_command("convert", *order).stdout)
     assert {"dead-code", "epilogue-fusion"} <= {row["name"] for row in rows}
     assert all(row.keys() == {"name", "level", "description"} for row in rows)
+
+
+def test_a_model_that_cant_be_verified_is_written_and_the_error_says_so(mnnx_command, saved, tmp_path: Path) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[2] x, int64[1] s) => (float[N] y) { y = Reshape(x, s) }')
+    result = mnnx_command("convert", source, tmp_path / "m.mnnx", "--verify")
+    assert result.exit_code == 1
+    assert f"{tmp_path / 'm.mnnx'} is written, but not verified: op 'Reshape_0'" in result.stderr
+    assert f"mnnx verify {source} takes inputs (-i) and shapes" in result.stderr
+    assert (tmp_path / "m.mnnx").exists()

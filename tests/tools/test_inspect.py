@@ -7,6 +7,7 @@ import re
 import sys
 from pathlib import Path
 
+import onnx
 import pytest
 
 import mnnx
@@ -129,3 +130,21 @@ def test_without_msgpack_the_error_says_what_to_install(mnnx_command, classifier
     result = mnnx_command("inspect", classifier, "--msgpack")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "pip install 'mnnx[msgpack]'" in result.stderr
+
+
+def test_names_stand_in_one_line_and_disturb_no_terminal(mnnx_command, tmp_path: Path) -> None:
+    name = "two\nlines\x1b[31m[bold]é"
+    nodes = [onnx.helper.make_node("Exp", ["x"], [name], name="node\r"), onnx.helper.make_node("Neg", [name], ["y"])]
+    infos = [[onnx.helper.make_tensor_value_info(n, 1, ["N\nM"])] for n in "xy"]
+    infos[1].append(onnx.helper.make_tensor_value_info(name, 1, ["N\nM"]))
+    graph = onnx.helper.make_graph(nodes, "a\nb", *infos)
+    opsets = [onnx.helper.make_opsetid("", 17)]
+    mnnx.convert(onnx.helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "m.mnnx")
+    lines = mnnx_command("inspect", tmp_path / "m.mnnx", "--text").stdout.split("\n")
+    escaped = r"two\nlines\x1b[31m[bold]é"
+    assert lines[:3] == [r"graph a\nb", r"input   x: float32[N\nM]", rf"{escaped}: float32[N\nM] = Exp(x)  # node node\r"]
+    for option in ((), ("--nodes",)):
+        text = mnnx_command("inspect", tmp_path / "m.mnnx", *option).stdout
+        assert escaped in text
+        assert "\x1b" not in text
+    assert json.loads(mnnx_command("inspect", tmp_path / "m.mnnx", "--json").stdout)["outputs"][1]["name"] == name

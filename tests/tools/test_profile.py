@@ -67,3 +67,11 @@ def test_a_tuned_session_is_profiled(mnnx_command, classifier: Path, tmp_path: P
     result = mnnx_command("profile", classifier, *SHAPE, "--tune", "--cache-file", tmp_path / "times.json")
     assert result.exit_code == 0, result.stderr
     assert (tmp_path / "times.json").exists()
+
+
+def test_a_trace_never_overwrites_the_model(mnnx_command, classifier: Path) -> None:
+    before = classifier.read_bytes()
+    result = mnnx_command("profile", classifier, *SHAPE, "--trace", classifier)
+    assert result.exit_code == 2
+    assert "would overwrite the model" in result.stderr
+    assert classifier.read_bytes() == before

@@ -337,3 +337,12 @@ def test_damaged_arrays_are_an_error_or_an_input(mnnx_command, file: Path, tmp_p
             damaged[place] = rng.integers(256)
         path.write_bytes(damaged)
         assert mnnx_command("run", file, "-i", path, "--outputs", "image").exit_code in (0, 1)
+
+
+@pytest.mark.parametrize("given", [("--shape", "x=2,3"), ("--dim", "N=2")])
+def test_a_value_of_another_shape_than_an_option_says_is_a_usage_error(mnnx_command, saved, given: tuple[str, str]) -> None:
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[N, 3] x) => (float[N, 3] y) { y = Neg(x) }')
+    result = mnnx_command("run", source, "-i", "x=[[1, 2, 3]]", *given)
+    assert result.exit_code == 2
+    assert f"{' '.join(given)} and the value of -i" in result.stderr
+    assert mnnx_command("run", source, "-i", "x=[[1, 2, 3], [4, 5, 6]]", *given).exit_code == 0

@@ -11,7 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from mnnx.tools.comparison import compare
+from mnnx.tools.comparison import compare, compare_form
 from mnnx.tools.references import Reference
 
 SHAPE = ("--shape", "image=1,3,8,8")
@@ -197,3 +197,31 @@ def test_a_rounding_step_of_a_cast_is_told(mnnx_command, saved, rounded_differen
 def test_bounds_are_finite_and_not_negative(mnnx_command, classifier: Path, option: str, value: str) -> None:
     result = mnnx_command("verify", classifier, option, value)
     assert (result.exit_code, option in result.stderr) == (2, True)
+
+
+def test_random_numbers_arent_compared(mnnx_command, saved) -> None:
+    source = saved(
+        """<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x, bool c) => (float[2, 3] y, float[2, 3] z, float[2, 3] w)
+        { r = RandomUniformLike(x) y = Add(x, r) z = Neg(x)
+          w = If(c) <then_branch = t () => (float[2, 3] p) { p = RandomNormalLike(x) },
+                     else_branch = e () => (float[2, 3] q) { q = Abs(x) }> }"""
+    )
+    result = mnnx_command("verify", source, "--json")
+    assert result.exit_code == 0
+    rows = {row["name"]: row for row in json.loads(result.stdout)["outputs"]}
+    assert [rows[name]["note"] for name in "ywz"] == ["depends on random numbers: dtype and shape are compared"] * 2 + [""]
+
+
+@pytest.mark.parametrize(
+    ("got", "wanted", "equal"),
+    [
+        (np.zeros(2, np.float32), np.ones(2, np.float32), True),
+        (np.zeros(3, np.float32), np.ones(2, np.float32), False),
+        (np.zeros(2, np.float64), np.ones(2, np.float32), False),
+        (np.zeros((), np.float32), np.float32(1), True),
+        ([np.zeros(2)], [np.ones(2)], True),
+        (None, np.ones(2), False),
+    ],
+)
+def test_random_values_are_compared_by_dtype_and_shape(got: object, wanted: object, equal: bool) -> None:
+    assert compare_form("y", got, wanted)["equal"] is equal

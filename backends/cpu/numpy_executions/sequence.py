@@ -39,6 +39,11 @@ def _in(sequence: Sequence, position: np.ndarray, end: int) -> int:
     return index + length if index < 0 else index
 
 
+def _copy(tensor: np.ndarray) -> np.ndarray:
+    require(isinstance(tensor, np.ndarray), "a sequence holds tensors, no sequences")
+    return tensor.copy()
+
+
 @numpy_execution(SequenceEmpty)
 def sequence_empty(op: SequenceEmpty) -> Sequence:
     return []
@@ -46,7 +51,7 @@ def sequence_empty(op: SequenceEmpty) -> Sequence:
 
 @numpy_execution(SequenceConstruct)
 def sequence_construct(op: SequenceConstruct, *tensors: np.ndarray) -> Sequence:
-    return [tensor.copy() for tensor in tensors]
+    return [_copy(tensor) for tensor in tensors]
 
 
 @numpy_execution(SequenceAt)
@@ -57,9 +62,9 @@ def sequence_at(op: SequenceAt, sequence: Sequence, position: np.ndarray) -> Any
 @numpy_execution(SequenceInsert)
 def sequence_insert(op: SequenceInsert, sequence: Sequence, tensor: np.ndarray, position: np.ndarray | None = None) -> Sequence:
     if position is None:
-        return [*sequence, tensor.copy()]
+        return [*sequence, _copy(tensor)]
     index = _in(sequence, position, len(sequence) + 1)
-    return [*sequence[:index], tensor.copy(), *sequence[index:]]
+    return [*sequence[:index], _copy(tensor), *sequence[index:]]
 
 
 @numpy_execution(SequenceErase)

@@ -41,6 +41,8 @@ def _finish(node: OnnxNode, op, inputs) -> tuple[Value | None, ...]:
 def if_(node: OnnxNode, condition: Value):
     branches = [node.subgraph("then_branch"), node.subgraph("else_branch")]
     for branch in branches:
+        if branch.graph.inputs:
+            node.fail(f"a branch must have no inputs; it has {', '.join(repr(value.name) for value in branch.graph.inputs)}")
         if len(branch.graph.outputs) != len(node.output_names):
             node.fail(f"has {len(node.output_names)} outputs, but a branch gives {len(branch.graph.outputs)}")
     captured = _close(branches)

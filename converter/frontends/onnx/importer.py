@@ -43,6 +43,7 @@ class ImportedModel:
     opset: int
     metadata: dict[str, str]
     external_bytes: int  # of weights that lie in other files
+    external_files: set[Path]
     ranges: dict[str, Range]  # of dims' names
 
 
@@ -88,7 +89,7 @@ def import_model(source: str | os.PathLike | onnx.ModelProto, fixed: FixedShapes
     if session.unsupported:
         raise UnsupportedOperator(_unsupported_message(session.unsupported))
     metadata = {p.key: p.value for p in model.metadata_props}
-    return ImportedModel(graph, opsets.get("", 0), metadata, session.external_bytes, ranges)
+    return ImportedModel(graph, opsets.get("", 0), metadata, session.external_bytes, session.external_files, ranges)
 
 
 def _load(source: Any) -> tuple[onnx.ModelProto, str]:
@@ -156,17 +157,20 @@ class _ModelImport:
         self.folder = folder
         self.unsupported: dict[tuple[str, str, int], list[str]] = {}
         self.external_bytes = 0
+        self.external_files: set[Path] = set()
         self.names = _Names()
         self.dims = _Names()
 
     def array(self, tensor: onnx.TensorProto) -> np.ndarray:
         """The values of a TensorProto, from its external file where it has one; text as an object array of str."""
         if uses_external_data(tensor):
+            file = Path(self.folder, next((e.value for e in tensor.external_data if e.key == "location"), ""))
             try:
                 load_external_data_for_tensor(tensor, self.folder)
             except Exception as error:  # ValueError, OSError and onnx's own checker error
                 raise ConversionError(f"the tensor {tensor.name!r} can't be read from its external file: {error}") from error
             self.external_bytes += len(tensor.raw_data)
+            self.external_files.add(file)
         try:
             array = numpy_helper.to_array(tensor)
         except Exception as error:  # whatever a damaged tensor makes of protobuf and NumPy
@@ -320,6 +324,8 @@ class _GraphImport:
             self.graph.nodes.append(Node(result, node.inputs, outputs, self.fresh(node.name)))
         else:
             outputs = list(result) if isinstance(result, Sequence) else [result]
+            if not all(isinstance(value, Value | None) for value in outputs):
+                node.fail(f"its importer must give an Op or values, not {result!r}")
         if len(outputs) < len(node.output_names) and any(node.output_names[len(outputs) :]):
             node.fail(f"asks for {len(node.output_names)} outputs, the op has {len(outputs)}")
         for name, value in zip(node.output_names, outputs, strict=False):

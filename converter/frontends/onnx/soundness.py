@@ -16,10 +16,16 @@ from mnnx.schema import dtypes
 def check(model: onnx.ModelProto) -> None:
     """Raises ConversionError naming what is damaged."""
     _check_names(opset.domain for opset in model.opset_import)
-    _check_unique("output", model.graph.output)
+    if not model.opset_import and model.ir_version >= 3:
+        raise ConversionError("the model is broken: it doesn't say which opset it uses (opset_import is empty)")
+    _check_opsets(model.opset_import)
+    _check_unique("output", (value.name for value in model.graph.output))
     for graph in graphs(model.graph):
         _check_names(_names(graph))
-        _check_unique("input", graph.input)
+        _check_unique("input", (value.name for value in graph.input))
+        _check_unique("weight", [*(t.name for t in graph.initializer), *(s.values.name for s in graph.sparse_initializer)])
+        for node in graph.node:
+            _check_attributes(node)
         for info in [*graph.input, *graph.output, *graph.value_info]:
             _check_type(info.name, info.type)
         for tensor in graph.initializer:
@@ -56,8 +62,28 @@ def _most(op_type: str, domain: str, opset: int) -> tuple[float, float]:
     return schema.max_input, schema.max_output
 
 
-def _check_unique(what: str, values: Iterable[onnx.ValueInfoProto]) -> None:
-    for name, count in Counter(value.name for value in values).items():
+def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto]) -> None:
+    versions: dict[str, int] = {}
+    for opset in opsets:
+        domain = "" if opset.domain == "ai.onnx" else opset.domain
+        if versions.setdefault(domain, opset.version) != opset.version:
+            raise ConversionError(
+                f"the model is broken: it uses two opsets of the domain {domain or 'ai.onnx'!r}, {versions[domain]} and {opset.version}"
+            )
+
+
+def _check_attributes(node: onnx.NodeProto) -> None:
+    where = f"the model is broken: node {node.name!r} ({node.op_type})"
+    names = [attribute.name for attribute in node.attribute]
+    for attribute in node.attribute:
+        if names.count(attribute.name) > 1:
+            raise ConversionError(f"{where} has the attribute {attribute.name!r} twice")
+        if attribute.ref_attr_name:
+            raise ConversionError(f"{where} takes its attribute {attribute.name!r} from a function, but stands in none")
+
+
+def _check_unique(what: str, names: Iterable[str]) -> None:
+    for name, count in Counter(names).items():
         if count > 1:
             raise ConversionError(f"the model is broken: it has {count} {what}s of the name {name!r}")
 
