@@ -12,10 +12,11 @@ from mnnx.schema.ops.rules import LIMIT, require_shape
 
 @op("mnnx::DequantizeBits")
 class DequantizeBits(Op):
-    """(packed, scales, zero_points?) → (integers - zero point) * scale, [N, K] of the dtype of scales: the weights of MatMulNBits.
+    """(packed, scales, zero_points?, blocks?) → (integers - zero point) * scale, [N, K] of the dtype of scales: MatMulNBits's weights.
 
     packed: uint8, N rows of ceil(K / block_size) blocks of block_size * bits / 8 bytes, low bits first. scales: one per block.
-    zero_points: one per block in the dtype of scales, or packed as uint8 rows of their own; else 2^(bits - 1).
+    zero_points: one per block in the dtype of scales, or packed as uint8 rows of their own; else 2^(bits - 1). blocks: integers, for each
+    of the K columns the number of the block whose scale and zero point it has; else the one that it lies in.
     """
 
     bits: int
@@ -34,7 +35,7 @@ class DequantizeBits(Op):
         """The number of blocks in a row."""
         return -(-self.columns // self.block_size)
 
-    def infer(self, packed: Spec, scales: Spec, zero_points: Spec | None = None) -> Spec:
+    def infer(self, packed: Spec, scales: Spec, zero_points: Spec | None = None, blocks: Spec | None = None) -> Spec:
         size = self.rows * self.blocks * self.block_size * self.bits // 8
         require(packed.dtype == np.uint8 and packed.size == size, f"the weights must be {size} bytes; they are {packed}")
         count = self.rows * self.blocks
@@ -44,6 +45,9 @@ class DequantizeBits(Op):
             legal = zero_points.size == (packed_size if zero_points.dtype == np.uint8 else count)
             legal &= zero_points.dtype in (np.uint8, scales.dtype)
             require(legal, f"there must be {count} zero points, one per block, or {packed_size} bytes of them; they are {zero_points}")
+        if blocks is not None:
+            legal = blocks.dtype.kind == "i" and blocks.rank == 1 and blocks.size >= self.columns
+            require(legal, f"blocks must be an integer for each of the {self.columns} columns; they are {blocks}")
         return Spec(scales.dtype, (self.rows, self.columns))
 
 

@@ -13,7 +13,7 @@ def unpacked(packed, bits):
 
 
 def real_weights(op):
-    def reference(packed, scales, zero_points=None):
+    def reference(packed, scales, zero_points=None, blocks=None):
         row_values = np.array(unpacked(packed, op.bits)).reshape(op.rows, -1)
         result = np.zeros((op.rows, op.columns), np.float32)
         for row in range(op.rows):
@@ -24,7 +24,7 @@ def real_weights(op):
             else:
                 zeros = zero_points.reshape(op.rows, -1)[row]
             for column in range(op.columns):
-                block = column // op.block_size
+                block = column // op.block_size if blocks is None else blocks[column]
                 result[row, column] = (row_values[row, column] - zeros[block]) * np.float32(scales.reshape(op.rows, -1)[row, block])
         return result.astype(scales.dtype)
 
@@ -41,6 +41,8 @@ dequantize(4, 40, f32(3, 3), integers("uint8", 3, 2, high=256))
 dequantize(2, 40, f32(9), integers("uint8", 3, 1, high=256))
 dequantize(8, 17, f32(3, 2), f32(3, 2, low=0, high=255))
 dequantize(4, 16, f16(3, 1))
+dequantize(4, 40, f32(3, 3), integers("uint8", 3, 2, high=256), integers("int32", 40, high=3))
+dequantize(8, 32, f32(3, 2), f32(3, 2, low=0, high=255), integers("int64", 32, high=2))
 
 
 # NF4 to four digits, as in the paper (QLoRA, appendix E); FP4 as bitsandbytes has it, in twelfths.

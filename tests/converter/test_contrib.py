@@ -180,6 +180,7 @@ QUANTIZED = [
     ("QGemm", (u8(3, 4), number(0.1), U8(7), u8(4, 5), number(0.02), U8(3), i32(1, 2, -3, 4, 9), number(0.1), U8(9)), {"alpha": 0.5}, 1),
     ("MatMulIntegerToFloat", (u8(3, 4), u8(4, 5), number(0.1), f(5) ** 2, U8(7), u8(5), f(5)), {}, 1),
     ("MatMulNBits", (f(2, 3, 40), u8(6, 3, 8), f(6, 3), u8(6, 2), None, f(6)), {"K": 40, "N": 6, "bits": 4, "block_size": 16}, 1),
+    ("MatMulNBits", (f(3, 32), u8(6, 2, 8), f(6, 2), None, bits(32)), {"K": 32, "N": 6, "bits": 4, "block_size": 16}, 1),
     ("MatMulBnb4", (f(2, 3, 32), u8(5 * 16), f(10) ** 2), {"K": 32, "N": 5, "block_size": 16, "quant_type": 0}, 1),
     ("MatMulBnb4", (f(3, 33), u8(83), f(6) ** 2), {"K": 33, "N": 5, "block_size": 32, "quant_type": 1}, 1),
     ("QMoE", (f(3, 16), f(3, 4), *expert(20, 16), *expert(16, 20)), {"k": 2, "activation_type": "silu"}, 2),
@@ -246,7 +247,7 @@ def test_quantized_ops_agree_with_onnxruntime_within_a_step(tmp_path, row):
         ("GatedAdd", (f(N, 4), f(N, 4), f(N, 3), f(3, 1)), {}, "gate_weight isn't supported"),
         ("CDist", (f(5, 4), f(3, 4)), {"metric": "cosine"}, "the metric 'cosine' isn't supported"),
         ("FusedConv", (f(1, 4, 6, 6), f(8, 4, 3, 3)), {"activation": "Odd"}, "activation 'Odd'"),
-        ("MatMulNBits", (f(3, 16), u8(6, 1, 8), f(6, 1), None, i32(1)), {"K": 16, "N": 6, "block_size": 16}, "g_idx"),
+        ("MatMulNBits", (f(3, 16), u8(6, 1, 8), f(6, 1)), {"K": 16, "N": 6, "block_size": 16, "weight_prepacked": 1}, "prepacked"),
     ],
 )
 def test_what_has_no_counterpart_is_refused(tmp_path, op_type, inputs, attributes, why):

@@ -7,6 +7,7 @@ import numpy as np
 from mnnx.backends.cpu.numpy_executions.quantization import quantization_range
 from mnnx.backends.cpu.numpy_executions.recurrent import Step, lstm_step, run_recurrent
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
+from mnnx.schema.ops.base import require
 from mnnx.schema.ops.contrib_quantization import DequantizeBits, DequantizeBnb4, DynamicQuantizeLSTM, GatherBlockQuantized
 
 
@@ -18,16 +19,21 @@ def _unpacked(packed: np.ndarray, bits: int) -> np.ndarray:
 
 
 @numpy_execution(DequantizeBits)
-def dequantize_bits(op: DequantizeBits, packed: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None = None) -> np.ndarray:
-    weights = _unpacked(packed.reshape(op.rows, op.blocks, -1), op.bits).astype(np.float32)
+def dequantize_bits(
+    op: DequantizeBits, packed: np.ndarray, scales: np.ndarray, zero_points: np.ndarray | None = None, blocks: np.ndarray | None = None
+) -> np.ndarray:
+    weights = _unpacked(packed.reshape(op.rows, -1), op.bits)[:, : op.columns].astype(np.float32)
+    block = np.arange(op.columns) // op.block_size if blocks is None else blocks[: op.columns]
+    legal = ((block >= 0) & (block < op.blocks)).all()
+    require(legal, f"blocks must be in 0 … {op.blocks - 1}; found {block[:8]}")
     if zero_points is None:
         offset = np.float32(1 << (op.bits - 1))
     elif zero_points.dtype == np.uint8:
-        offset = _unpacked(zero_points.reshape(op.rows, -1), op.bits)[:, : op.blocks, None].astype(np.float32)
+        offset = _unpacked(zero_points.reshape(op.rows, -1), op.bits)[:, block]
     else:
-        offset = zero_points.reshape(op.rows, op.blocks, 1).astype(np.float32)
-    real = (weights - offset) * scales.reshape(op.rows, op.blocks, 1).astype(np.float32)
-    return np.ascontiguousarray(real.reshape(op.rows, -1)[:, : op.columns]).astype(scales.dtype, copy=False)
+        offset = zero_points.reshape(op.rows, op.blocks)[:, block].astype(np.float32)
+    real = (weights - offset) * scales.reshape(op.rows, op.blocks)[:, block].astype(np.float32)
+    return np.ascontiguousarray(real).astype(scales.dtype, copy=False)
 
 
 #: The values of bitsandbytes' 4-bit types, in the order of their codes (bitsandbytes' functional.py, get_4bit_type).

@@ -212,11 +212,11 @@ def matmul_nbits(
     g_idx: Value | None = None,
     bias: Value | None = None,
 ):
-    if g_idx is not None or node.attribute("weight_prepacked", int, 0):
-        node.fail("g_idx and prepacked weights aren't supported; export the model without them")
+    if node.attribute("weight_prepacked", int, 0):
+        node.fail("prepacked weights aren't supported; export the model without them")
     rows, columns = node.attribute("N", int), node.attribute("K", int)
     op = node.op(DequantizeBits, rows=rows, columns=columns, bits=node.attribute("bits", int, 4))
-    weights = node.add(Transpose(perm=(1, 0)), node.add(op, b, scales, zero_points))
+    weights = node.add(Transpose(perm=(1, 0)), node.add(op, b, scales, zero_points, g_idx))
     y = node.add(MatMul(), a, weights)
     return y if bias is None else node.add(Add(), y, bias)
 
