@@ -69,7 +69,7 @@ def gather_block_quantized(
 
     shape = list(data.shape[:axis] + indices.shape + data.shape[axis + 1 :])
     shape[-1] *= 8 // op.bits if data.dtype == np.uint8 else 1
-    if 0 in shape:
+    if 0 in shape or data.size == 0:
         return np.zeros(shape, scales.dtype)
     block = op.block_size or shape[behind]
     spread = lambda parameter: np.take(parameter, np.arange(shape[behind]) // block, behind)  # noqa: E731
