@@ -94,7 +94,11 @@ gather(integers("uint8", 4, 32, high=256), np.array([4, 1, -5]), f32(4, 2), inte
 gather(integers("uint8", 4, 8, high=256), PLACES, f32(4, 2), bits=2)
 gather(f32(4, 32).astype(E4M3), PLACES, f32(1, 1), block_size=0)
 gather(integers("uint8", 4, 16, high=256), np.zeros((0, 2), np.int64), f32(4, 2))
-gather(integers("uint8", 0, 16), np.array([0, -1]), f32(0, 2))
+case(
+    GatherBlockQuantized(block_size=16),
+    *(integers("uint8", 0, 16), np.array([0, -1]), f32(0, 2)),
+    reference=lambda *_: np.zeros((2, 32), np.float32),
+)
 
 
 def rounded(x):
