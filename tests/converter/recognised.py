@@ -427,4 +427,32 @@ RECOGNISED = {
         {"Mish": 1},
         {"Mish": 1},
     ),
+    "movement of Slices of all parts": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}, int64[1] all = {99}>
+        { b = Slice(x, minus_two, all, one)
+          a = Slice(x, zero, four, one)
+          c = Slice(x, four, minus_two, one)
+          y = Concat<axis = 1>(b, c, a) }""",
+        {"Slices of all parts": 1},
+        {"Split": 1, "Concat": 1},
+    ),
+    "movement of Slices, but not of some parts": (
+        """agraph (float[2,9] x) => (float[2,7] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}>
+        { a = Slice(x, zero, four, one)
+          c = Slice(x, four, minus_two, one)
+          y = Concat<axis = 1>(c, a) }""",
+        {},
+        {"Slice": 2, "Concat": 1},
+    ),
+    "movement of Slices, but not of parts that overlap": (
+        """agraph (float[2,9] x) => (float[2,5] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] five = {5}, int64[1] all = {99}, int64[1] one = {1}>
+        { a = Slice(x, zero, five, one)
+          c = Slice(x, four, all, one)
+          y = Sub(a, c) }""",
+        {},
+        {"Slice": 2, "Sub": 1},
+    ),
 }
