@@ -28,8 +28,8 @@ class QuantizeArithmetic(Rule):
         if only_user(node.inputs[0], graph) is not node:
             return "its sum or product is used elsewhere"
         found = [dequantized(value) for value in function.inputs]
-        if any(one is None or not one.per_tensor or one.integers.constant is not None for one in found):
-            return "not both operands are computed bytes with one constant scale"
+        if any(one is None or not one.per_tensor for one in found) or all(one.integers.constant is not None for one in found):
+            return "not both operands are bytes with one constant scale, one of them computed"
         scales = [one.scale.item() for one in (*found, last)]
         return None if np.isfinite(scales).all() and scales[-1] > 0 else "a scale isn't finite, or that of the result isn't positive"
 
