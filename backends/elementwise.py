@@ -40,7 +40,7 @@ from types import CodeType
 import numpy as np
 
 from mnnx.backends import elementwise_functions as functions
-from mnnx.schema.ops import activation, arithmetic, cast, comparison
+from mnnx.schema.ops import activation, arithmetic, cast, comparison, quantized_arithmetic
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.elementwise import BOOL, FLOATS, INTEGERS, SMALL_FLOATS, SMALL_INTEGERS
 from mnnx.schema.records import Row
@@ -120,6 +120,14 @@ def _is_inf(op: comparison.IsInf, inputs: Sequence[Spec | None]) -> Expression:
 def _cast(op: cast.Cast, inputs: Sequence[Spec | None]) -> Expression | None:
     plain = FLOATS | INTEGERS | {BOOL}
     return Expression("x") if inputs[0].dtype in plain and op.to in plain else None
+
+
+def _quantized(real: str) -> Callable[..., Expression]:
+    def row(op: quantized_arithmetic.QuantizedBinary, inputs: Sequence[Spec | None]) -> Expression:
+        low, high = (-128, 127) if op.made == np.int8 else (0, 255)
+        return Expression(f"min(max(round(({real}) / y_scale) + y_zero, {low}), {high})", "ab", _FLOAT32)
+
+    return row
 
 
 _NORMAL = "0.5 * x * (1 + erf(x * 0.7071067811865476))"
@@ -202,6 +210,8 @@ TABLE: dict[type[Op], Row] = {
     activation.Mish: Expression("x * tanh(max(x, 0) + log1p(exp(-abs(x))))"),
     activation.Swish: Expression("x * sigmoid(alpha * x)"),
     activation.SwiGLU: Expression("a * sigmoid(alpha * a) * b", "ab"),
+    quantized_arithmetic.QuantizedAdd: _quantized("(a - a_zero) * a_scale + (b - b_zero) * b_scale"),
+    quantized_arithmetic.QuantizedMul: _quantized("(a - a_zero) * a_scale * ((b - b_zero) * b_scale)"),
     activation.Shrink: lambda op, inputs: _shrink(inputs[0].dtype),
 }
 

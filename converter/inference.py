@@ -1,20 +1,22 @@
 """Shapes and dtypes in the converter: exact where the inputs are fully known, by the names of dims elsewhere; ONNX's hints stand.
 
 Where dims have names, an op's own rule is asked twice, with different sizes in the place of the names. What comes out as the size of a
-name both times is the dim of that name; what is the same both times is that size; anything else gets a name of its own. That holds for
-ops whose result's dims are dims of their inputs, products, quotients and sums of them. A Slice compares sizes: where it cuts an open dim,
-nothing is known of the result's.
+name both times is the dim of that name; what is the same both times is that size; a multiple of a name's size, or one that is larger or
+smaller by a number, is named by that formula, and so is what windows make of a size (`sizes.py`); anything else gets a name of its own.
+That holds for ops whose result's dims are dims of their inputs, products, quotients and sums of them. A Slice compares sizes: where it
+cuts an open dim, nothing is known of the result's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Node, Value
 from mnnx.converter.shape_values import DimOf, Element, elements
+from mnnx.converter.sizes import dim_name, is_open, linear, size_of_result
 from mnnx.converter.subgraph_shapes import infer_subgraphs
 from mnnx.errors import ConversionError
 from mnnx.schema.layout import MAX_RANK
@@ -26,17 +28,20 @@ from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
-from mnnx.schema.ops.normalization import BatchNormalization, InstanceNormalization, LayerNormalization
-from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mnnx.schema.ops.normalization import BatchNormalization, GroupNormalization, InstanceNormalization, LayerNormalization
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, LpPool, MaxPool
+from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
 from mnnx.schema.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
-from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.resize import Resize
+from mnnx.schema.ops.shape import Concat, DepthToSpace, Expand, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Pad, Slice
 
 #: Ops that may be asked with sizes in the place of names, beside elementwise ones.
 _ASKED = (
-    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, Einsum, Flatten, Gather, Gemm, GlobalAveragePool, GlobalMaxPool),
-    *(Identity, InstanceNormalization, LayerNormalization, LogSoftmax, MatMul, MaxPool, Pad, ReduceMax, ReduceMean, ReduceMin, ReduceSum),
-    *(Reshape, Shape, Slice, Softmax, Split, Squeeze, Transpose, Unsqueeze),
+    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, DepthToSpace, DequantizeLinear, Einsum, Flatten, Gather, Gemm),
+    *(GlobalAveragePool, GlobalMaxPool, GroupNormalization, Identity, InstanceNormalization, LayerNormalization, LogSoftmax, LpPool),
+    *(MatMul, MaxPool, Pad, QuantizeLinear, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, Shape, Slice, Softmax, Split, Squeeze),
+    *(Transpose, Unsqueeze),
 )
 #: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13
@@ -92,34 +97,51 @@ def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
 
 
 def _infer_by_names(node: Node) -> None:
-    """Gives outputs of unknown rank a shape, where the inputs' ranks are known."""
-    if not any(v is not None and v.kind == "tensor" and v.shape is None for v in node.outputs):
+    """Gives outputs of unknown rank a shape, and open dims of others a name, where the inputs' ranks are known."""
+    if not any(v is not None and v.kind == "tensor" and (v.shape is None or any(map(is_open, v.shape))) for v in node.outputs):
         return
-    if not isinstance(node.op, _ASKED) and type(node.op) not in elementwise.TABLE:
+    if not isinstance(node.op, (*_ASKED, Resize)) and type(node.op) not in elementwise.TABLE:
         return
     if isinstance(node.op, Squeeze) and len(node.inputs) == 1:  # whether a dim is 1 is a comparison, too
         return
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
+    if isinstance(node.op, Resize):
+        x = node.inputs[0]
+        _take(node.outputs[0], x.dtype, [size_of_result(node, place) for place in range(x.rank)])
+        return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
     answers = []
     for start in _FIRST_PRIMES:
         sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
-        specs = [
-            v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[s] for d, s in zip(v.shape, _named(v), strict=True)), v.constant)
-            for v in node.inputs
-        ]
+        specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
         answers.append((sizes, _results(node, specs)))
     cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
     (first, one), (second, two) = answers
-    by_sizes = {(first[symbol], second[symbol]): symbol for symbol in symbols}
     for value, a, b in zip(node.outputs, one, two, strict=False):
-        if value is not None and value.shape is None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
-            value.dtype = value.dtype if value.dtype is not None else a.dtype
-            names = [f"{value.name}.{place}" for place in range(a.rank)]
-            pairs = zip(names, zip(a.shape, b.shape, strict=True), strict=True)
-            found = [sizes[0] if sizes[0] == sizes[1] else by_sizes.get(sizes, name) for name, sizes in pairs]
-            value.shape = tuple(name if place in cut else dim for place, (name, dim) in enumerate(zip(names, found, strict=True)))
+        if value is not None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
+            dims = enumerate(zip(a.shape, b.shape, strict=True))
+            _take(value, a.dtype, [None if place in cut else _found_dim(node, place, sizes, first, second) for place, sizes in dims])
+
+
+def _take(value: Value, dtype: np.dtype, found: list[Dim]) -> None:
+    """Gives a value what isn't known of it yet; a new dim of which nothing is found has a name of its own."""
+    if value.rank not in (None, len(found)):
+        return
+    value.dtype = value.dtype if value.dtype is not None else dtype
+    known = value.shape or [None] * len(found)
+    own = known if value.shape is not None else [f"{value.name}.{place}" for place in range(len(found))]
+    value.shape = tuple((name if new is None else new) if is_open(dim) else dim for dim, new, name in zip(known, found, own, strict=True))
+
+
+def _found_dim(node: Node, place: int, sizes: tuple[int, int], first: Mapping[str, int], second: Mapping[str, int]) -> Dim:
+    """A dim of a node's results, which is of these two sizes where names are of the `first` and the `second` ones."""
+    if sizes[0] == sizes[1]:
+        return sizes[0]
+    if (windows := size_of_result(node, place)) is not None:
+        return windows
+    names = (linear(name, ((first[name], sizes[0]), (second[name], sizes[1]))) for name in first)
+    return next((name for name in names if name is not None), None)
 
 
 def _take_computed_dims(node: Node) -> None:
@@ -170,7 +192,7 @@ def _cut_dims(node: Node) -> set[int]:
 
 def _named(value: Value) -> list[Dim]:
     """A value's dims, those without a name called by their place in it."""
-    return [f"{value.name}.{place}" if dim is None else dim for place, dim in enumerate(value.shape)]
+    return [dim_name(value, place) for place in range(value.rank)]
 
 
 def _symbols(value: Value) -> Iterator[str]:

@@ -25,6 +25,7 @@ from mnnx.schema.ops import (
     normalization,
     pooling,
     quantization,
+    quantized_arithmetic,
     raster,
     recurrent,
     reduction,
@@ -219,6 +220,9 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
                 op = fused_quantization.FusedQLinearMatMul(dequantizes=True, activation=activation_)
                 yield op, (*operands, None, _weight(64))
                 yield op, (*operands, None, _weight(64), scale, zero)
+        for op_class in (quantized_arithmetic.QuantizedAdd, quantized_arithmetic.QuantizedMul):
+            for shape in (_SHAPE, (1, 64, 1, 1)):
+                yield op_class(output_dtype=_DTYPES[dtype]), (codes, _tensor(*shape, dtype=dtype))
         yield fused_quantization.ByteTable(), (codes, _weight(256, dtype=dtype))
 
 

@@ -6,19 +6,21 @@ Swish        x * sigmoid(x), or x * sigmoid(alpha * x)
 Mish         x * tanh(log(1 + eˣ))
 Gelu         x / 2 * (1 + erf(x / √2)), or with tanh(√(2/π) * (x + 0.044715 x³)) for the erf, in any order of the factors, and with the
              tanh's argument in any form of that polynomial
+
+Those that compare are in `piecewise_recognition.py`.
 """
 
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 
-from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, is_close, made_by, other_input, scalar, substitute
+from mnnx.converter.graph import Node, Value
+from mnnx.converter.passes.base import RulePass, is_close, made_by, other_input, scalar
+from mnnx.converter.passes.piecewise_recognition import PIECEWISE
 from mnnx.converter.passes.polynomials import polynomial
+from mnnx.converter.passes.recognition import Found, Recognition
 from mnnx.schema.ops.activation import Gelu, HardSigmoid, HardSwish, Mish, Sigmoid, Softplus, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Erf, Mul, Tanh
-from mnnx.schema.ops.base import Op
 
 _TANH_FACTOR = math.sqrt(2 / math.pi)
 
@@ -53,107 +55,86 @@ def _relu6_of_plus_3(value: Value | None) -> Value | None:
     return _shifted(made_by(clip.inputs[0], Add), 3)
 
 
-class _Recognition(Rule):
-    """Puts one op in the place of a node whose result is, by a formula, a function of one value."""
-
-    formula: str
-
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node)
-        if found is None:
-            return f"not {self.formula}"
-        x, y = found[0], node.outputs[0]
-        return "its numbers have more dims than x" if None not in (x.rank, y.rank) and x.rank != y.rank else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, op = self._find(node)
-        substitute(graph, node, Node(op, [x], node.outputs, node.name))
-
-    @abstractmethod
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
-        """x and the op, where the node's result is op(x)."""
-
-
-class RecognizeHardSigmoid(_Recognition):
+class RecognizeHardSigmoid(Recognition):
     name = "HardSigmoid"
     ops = (Mul, Div)
     formula = "clip(x + 3, 0, 6) / 6"
 
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
+    def _find(self, node: Node) -> Found | None:
         x = _relu6_of_plus_3(_scaled(node, 1 / 6))
-        return None if x is None else (x, HardSigmoid(alpha=1 / 6, beta=0.5))
+        return None if x is None else Found(x, HardSigmoid(alpha=1 / 6, beta=0.5))
 
 
-class RecognizeHardSwish(_Recognition):
+class RecognizeHardSwish(Recognition):
     name = "HardSwish"
     ops = (Mul, Div)
     formula = "x * clip(x + 3, 0, 6) / 6"
 
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
+    def _find(self, node: Node) -> Found | None:
         product = made_by(_scaled(node, 1 / 6), Mul)
         if product is not None:
             for value in product.inputs:
                 x = other_input(product, value)
                 if x is not None and _relu6_of_plus_3(value) is x:
-                    return x, HardSwish()
+                    return Found(x, HardSwish())
         if isinstance(node.op, Mul):
             for value in node.inputs:
                 gate, x = made_by(value, HardSigmoid), other_input(node, value)
                 if gate is not None and gate.inputs[0] is x and abs(gate.op.alpha - 1 / 6) < 1e-6 and gate.op.beta == 0.5:
-                    return x, HardSwish()
+                    return Found(x, HardSwish())
         return None
 
 
-class RecognizeSwish(_Recognition):
+class RecognizeSwish(Recognition):
     name = "Swish"
     ops = (Mul,)
     formula = "x * sigmoid(x) or x * sigmoid(alpha * x)"
 
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
+    def _find(self, node: Node) -> Found | None:
         for value in node.inputs:
             gate, x = made_by(value, Sigmoid), other_input(node, value)
             if gate is None or x is value:
                 continue
             if gate.inputs[0] is x:
-                return x, Swish()
+                return Found(x, Swish())
             scaled = made_by(gate.inputs[0], Mul)
             alpha = None if scaled is None or x not in scaled.inputs else other_input(scaled, x)
             if scalar(alpha) is not None and alpha.constant.ndim <= (x.rank or 0):
-                return x, Swish(alpha=scalar(alpha))
+                return Found(x, Swish(alpha=scalar(alpha)))
         return None
 
 
-class RecognizeMish(_Recognition):
+class RecognizeMish(Recognition):
     name = "Mish"
     ops = (Mul,)
     formula = "x * tanh(softplus(x))"
 
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
+    def _find(self, node: Node) -> Found | None:
         for value in node.inputs:
             tanh, x = made_by(value, Tanh), other_input(node, value)
             softplus = made_by(tanh.inputs[0], Softplus) if tanh is not None else None
             if softplus is not None and softplus.inputs[0] is x:
-                return x, Mish()
+                return Found(x, Mish())
         return None
 
 
-class RecognizeGelu(_Recognition):
+class RecognizeGelu(Recognition):
     """Starts from the last product of x, 1/2 and 1 + erf(…)."""
 
     name = "Gelu"
     ops = (Mul, Div)
     formula = "x / 2 * (1 + erf(x / √2)) or x / 2 * (1 + tanh(√(2/π) * (x + 0.044715 x³)))"
 
-    def _find(self, node: Node) -> tuple[Value, Op] | None:
+    def _find(self, node: Node) -> Found | None:
         factors, number = _factors(node)
         if len(factors) != 2 or abs(number - 0.5) > 1e-6:
             return None
         for x, gate in (factors, factors[::-1]):
             inner = _shifted(made_by(gate, Add), 1)
             if (erf := made_by(inner, Erf)) is not None and _scaled(made_by(erf.inputs[0], Mul, Div), math.sqrt(0.5)) is x:
-                return x, Gelu()
+                return Found(x, Gelu())
             if (tanh := made_by(inner, Tanh)) is not None and _is_cubic(tanh.inputs[0], x):
-                return x, Gelu(approximate="tanh")
+                return Found(x, Gelu(approximate="tanh"))
         return None
 
 
@@ -189,8 +170,8 @@ def _is_cubic(value: Value, x: Value) -> bool:
 
 
 class ActivationRecognition(RulePass):
-    """Makes HardSigmoid, HardSwish, Swish, Mish and Gelu of the smaller ops in which exporters write them."""
+    """Makes Relu, LeakyRelu, PRelu, Clip, Softplus, Softsign, HardSigmoid, HardSwish, Swish, Mish and Gelu of smaller ops."""
 
     name = "activation-recognition"
     level = 2
-    rules = (RecognizeHardSigmoid(), RecognizeHardSwish(), RecognizeSwish(), RecognizeMish(), RecognizeGelu())
+    rules = (*PIECEWISE, RecognizeHardSigmoid(), RecognizeHardSwish(), RecognizeSwish(), RecognizeMish(), RecognizeGelu())

@@ -66,7 +66,7 @@ class ConstantFolding(Pass):
         inputs = [None if v is None else v.constant for v in node.inputs]
         if computed := [repr(v.name) for v in node.inputs if v is not None and v.constant is None]:
             return f"{', '.join(computed)} {'is' if len(computed) == 1 else 'are'} computed"
-        if isinstance(node.op, DequantizeLinear):
+        if isinstance(node.op, DequantizeLinear) and inputs[0] is not None and inputs[0].ndim:
             return "integers take less memory than what they stand for"
         if results and not self._worth(inputs, results):
             return "the result would be larger than the constants that it is made of"

@@ -2,7 +2,8 @@
 
 Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; a Squeeze and an Unsqueeze of the same axes cancel.
 What moves the result of functions of single elements can move their argument: done where that is a constant, which folding then moves,
-or another Transpose, which may cancel. A Concat takes in the Concats that it is made of.
+or another Transpose, which may cancel. A Concat takes in the Concats that it is made of. Slices that take
+all parts of a tensor are a Split.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, is_pure, made_by, only_user, substitute
+from mnnx.converter.passes.slices import SplitOfSlices
 from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 
 _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
@@ -137,8 +139,8 @@ class FlattenConcat(Rule):
 
 
 class MovementSimplification(RulePass):
-    """Merges and cancels Transposes, Reshapes, Squeezes and Concats, and moves constants before functions are computed of them."""
+    """Merges and cancels Transposes, Reshapes, Squeezes, Concats and Slices, and moves constants before functions are computed of them."""
 
     name = "movement"
     level = 2
-    rules = (MergeTransposes(), MergeReshapes(), CancelSqueezes(), MoveBeforeFunction(), FlattenConcat())
+    rules = (MergeTransposes(), MergeReshapes(), CancelSqueezes(), MoveBeforeFunction(), FlattenConcat(), SplitOfSlices())

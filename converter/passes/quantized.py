@@ -1,12 +1,14 @@
 """Products between DequantizeLinear and QuantizeLinear become products of integers, and data is moved while it is quantized.
 
 Quantizers of models write them as float ops between a DequantizeLinear of each operand and a QuantizeLinear of the result. Computed in
-integers the sums are exact; the result is rounded once, as the float form's would be but for the rounding of its sums.
+integers the sums are exact; the result is rounded once, as the float form's would be but for the rounding of its sums. Sums and products
+of single bytes are computed as their float forms are.
 """
 
 from __future__ import annotations
 
 from mnnx.converter.passes.base import RulePass
+from mnnx.converter.passes.quantized_arithmetic import QuantizeArithmetic
 from mnnx.converter.passes.quantized_bounds import BoundsOfBytes
 from mnnx.converter.passes.quantized_concat import DequantizeAfterConcat, QuantizeBeforeConcat
 from mnnx.converter.passes.quantized_conv import QuantizeConv
@@ -22,7 +24,7 @@ from mnnx.converter.passes.quantized_table import TabulateQuantized
 
 
 class QuantizedRecognition(RulePass):
-    """Makes QLinear ops of MatMul, Gemm and Conv between DequantizeLinear and QuantizeLinear, tables of functions; moves bytes for floats.
+    """Makes ops of bytes of products, Add and Mul between DequantizeLinear and QuantizeLinear, tables of others; moves bytes for floats.
 
     The order counts: bytes are moved first, so that products find them.
     """
@@ -42,4 +44,5 @@ class QuantizedRecognition(RulePass):
         QuantizeMatMul(),
         QuantizeGemm(),
         QuantizeConv(),
+        QuantizeArithmetic(),
     )

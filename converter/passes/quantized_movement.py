@@ -12,6 +12,7 @@ from mnnx.converter.passes.base import Rule, made_by, only_user, scalar, substit
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Div, Mul
 from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
+from mnnx.schema.ops.resize import Resize
 from mnnx.schema.ops.shape import DepthToSpace, Expand, Flatten, Reshape, Shape, Size, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Slice
 
@@ -71,8 +72,8 @@ class QuantizeBeforeMoving(Rule):
     def match(self, node: Node, graph: Graph) -> str | None:
         if quantized(node) is None:
             return "not a QuantizeLinear to bytes with one constant scale"
-        move = made_by(node.inputs[0], *_MOVES, *_REPEATS)
-        if move is None or move.inputs[0].constant is not None:
+        move = made_by(node.inputs[0], *_MOVES, *_REPEATS, Resize)
+        if move is None or move.inputs[0].constant is not None or (isinstance(move.op, Resize) and not _repeats_pixels(move)):
             return "not of what is moved"
         return None if only_user(node.inputs[0], graph) is node else "what is moved is used elsewhere"
 
@@ -84,6 +85,14 @@ class QuantizeBeforeMoving(Rule):
         graph.nodes[graph.nodes.index(move)] = first
         substitute(graph, node, Node(move.op, [small, *move.inputs[1:]], node.outputs, move.name))
         move.detach()
+
+
+def _repeats_pixels(resize: Node) -> bool:
+    """Whether a Resize gives each pixel a whole number of times."""
+    scales = (*resize.inputs, None, None)[2]
+    if resize.op.mode != "nearest" or resize.op.coordinate_transformation_mode == "tf_crop_and_resize" or scales is None:
+        return False
+    return scales.constant is not None and scales.constant.size > 0 and bool((scales.constant % 1 == 0).all())
 
 
 class DequantizeAfterMoving(Rule):

@@ -2,6 +2,128 @@
 
 #: pass → (model, {rewrite: count}, ops that are left)
 RECOGNISED = {
+    "activation-recognition of Relu": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float zero = {0}>
+        { y = Max(zero, x) }""",
+        {"Clip": 1},
+        {"Relu": 1},
+    ),
+    "activation-recognition of Clip": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float low = {-0.5}, float[1] high = {0.75}>
+        { a = Max(x, low)
+          y = Min(high, a) }""",
+        {"Clip": 2},
+        {"Clip": 1},
+    ),
+    "activation-recognition of Clip from above": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float low = {-0.5}, float high = {0.75}>
+        { a = Min(x, high)
+          y = Max(a, low) }""",
+        {"Clip": 2},
+        {"Clip": 1},
+    ),
+    "activation-recognition of Clip with bounds the wrong way round": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float low = {0.5}, float high = {-0.75}>
+        { a = Min(x, high)
+          y = Max(a, low) }""",
+        {"Clip": 2},
+        {"Clip": 2},
+    ),
+    "activation-recognition of a Relu that is cut": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float high = {0.75}>
+        { a = Relu(x)
+          y = Min(a, high) }""",
+        {"Clip": 1},
+        {"Clip": 1},
+    ),
+    "activation-recognition of LeakyRelu by Max": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float[1] alpha = {0.2}>
+        { a = Mul(alpha, x)
+          y = Max(x, a) }""",
+        {"LeakyRelu": 1},
+        {"LeakyRelu": 1},
+    ),
+    "activation-recognition of LeakyRelu, but not of steeper ones": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float alpha = {1.5}>
+        { a = Mul(alpha, x)
+          y = Max(x, a) }""",
+        {},
+        {"Mul": 1, "Max": 1},
+    ),
+    "activation-recognition of LeakyRelu by Where": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float alpha = {-0.3}, float zero = {0}>
+        { c = LessOrEqual(x, zero)
+          a = Mul(x, alpha)
+          y = Where(c, a, x) }""",
+        {"LeakyRelu": 1},
+        {"LeakyRelu": 1},
+    ),
+    "activation-recognition of LeakyRelu, but not the other way round": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float alpha = {0.3}, float zero = {0}>
+        { c = Greater(zero, x)
+          a = Mul(x, alpha)
+          y = Where(c, x, a) }""",
+        {},
+        {"Greater": 1, "Mul": 1, "Where": 1},
+    ),
+    "activation-recognition of PRelu": (
+        """agraph (float[2,3,4] x) => (float[2,3,4] y)
+        <float[3,1] slope = {-0.5, 0.25, -0.125}>
+        { p = Relu(x)
+          m = Neg(x)
+          n = Relu(m)
+          s = Mul(slope, n)
+          y = Add(p, s) }""",
+        {"PRelu": 1},
+        {"PRelu": 1},
+    ),
+    "activation-recognition of Softplus": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float one = {1}>
+        { e = Exp(x)
+          a = Add(e, one)
+          y = Log(a) }""",
+        {"Softplus": 1},
+        {"Softplus": 1},
+    ),
+    "activation-recognition of Mish with a threshold": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float threshold = {20}>
+        { s = Softplus(x)
+          c = Greater(x, threshold)
+          w = Where(c, x, s)
+          t = Tanh(w)
+          y = Mul(x, t) }""",
+        {"Softplus": 1, "Mish": 1},
+        {"Mish": 1},
+    ),
+    "activation-recognition of Softplus, but not with a threshold that shows": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float threshold = {1}>
+        { s = Softplus(x)
+          c = Greater(x, threshold)
+          y = Where(c, x, s) }""",
+        {},
+        {"Softplus": 1, "Greater": 1, "Where": 1},
+    ),
+    "activation-recognition of Softsign": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <float one = {1}>
+        { a = Abs(x)
+          b = Add(one, a)
+          y = Div(x, b) }""",
+        {"Softsign": 1},
+        {"Softsign": 1},
+    ),
     "activation-recognition of HardSwish": (
         """agraph (float[2,9] x) => (float[2,9] y)
         <float three = {3}, float low = {0}, float high = {6}>
@@ -304,5 +426,33 @@ RECOGNISED = {
           y = Mul(x, t) }""",
         {"Mish": 1},
         {"Mish": 1},
+    ),
+    "movement of Slices of all parts": (
+        """agraph (float[2,9] x) => (float[2,9] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}, int64[1] all = {99}>
+        { b = Slice(x, minus_two, all, one)
+          a = Slice(x, zero, four, one)
+          c = Slice(x, four, minus_two, one)
+          y = Concat<axis = 1>(b, c, a) }""",
+        {"Slices of all parts": 1},
+        {"Split": 1, "Concat": 1},
+    ),
+    "movement of Slices, but not of some parts": (
+        """agraph (float[2,9] x) => (float[2,7] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}>
+        { a = Slice(x, zero, four, one)
+          c = Slice(x, four, minus_two, one)
+          y = Concat<axis = 1>(c, a) }""",
+        {},
+        {"Slice": 2, "Concat": 1},
+    ),
+    "movement of Slices, but not of parts that overlap": (
+        """agraph (float[2,9] x) => (float[2,5] y)
+        <int64[1] zero = {0}, int64[1] four = {4}, int64[1] five = {5}, int64[1] all = {99}, int64[1] one = {1}>
+        { a = Slice(x, zero, five, one)
+          c = Slice(x, four, all, one)
+          y = Sub(a, c) }""",
+        {},
+        {"Slice": 2, "Sub": 1},
     ),
 }

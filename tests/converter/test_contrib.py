@@ -233,6 +233,14 @@ def test_quantized_ops_agree_with_onnxruntime_within_a_step(tmp_path, row):
     agrees(tmp_path, op_type, inputs, outputs, constants, attributes, 2e-2 if len(outputs) > 1 else 1e-3, 1)
 
 
+def test_qgemm_is_a_product_of_integers(tmp_path):
+    scales, bias = number([0.02, 0.03, 0.04, 0.05, 0.06]), i32(1, 2, -3, 4, 9)
+    operands = (u8(3, 4), number(0.1), U8(7), i8(5, 4), scales, i8(5) * 0, bias, number(0.1), U8(9))
+    model, _ = model_of("QGemm", operands, ONE, 1, {"transB": 1})
+    assert dict(mnnx.convert(model, tmp_path / "one.mnnx").ops_after) == {"mnnx::FusedQLinearMatMul": 1}
+    agrees(tmp_path, "QGemm", operands, ONE, 1, {"transB": 1}, 1e-3, 1)
+
+
 @pytest.mark.parametrize(
     ("op_type", "inputs", "attributes", "why"),
     [

@@ -43,8 +43,11 @@ WEIGHTS = {
     "first": np.array([0], np.int64),
     "second": np.array([2], np.int64),
     "three": np.array([1, 1, 3], np.int64),
+    "ws": _RNG.integers(-128, 128, 6).astype(np.int8),
+    "number": np.int8(37),
     "half": np.float32(0.5),
     "shape": np.array([2, 15], np.int64),
+    "twice": np.array([1, 1, 2, 2], np.float32),
 }
 
 
@@ -105,6 +108,43 @@ MODELS = {
         "uint8[1,8,9] qy",
         {"Conv to QLinearConv": 1},
         {"QuantizeLinear": 1, "QLinearConv": 1},
+    ),
+    "a sum and a product of bytes": (
+        VECTOR + ", float[5,1] z",
+        ENTER + "qz = QuantizeLinear(z, sw, zy) dz = DequantizeLinear(qz, sw, zy) s = Add(d, dz) qs = QuantizeLinear(s, sz, zw) "
+        "ds = DequantizeLinear(qs, sz, zw) p = Mul(ds, d) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,8] qy",
+        {"Add and Mul of bytes": 2},
+        {"QuantizeLinear": 2, "mnnx::QuantizedAdd": 1, "mnnx::QuantizedMul": 1},
+    ),
+    "a product of bytes with constant ones": (
+        "float[2,5,6] x",
+        ENTER + "dw = DequantizeLinear(ws, sw, zw) p = Mul(dw, d) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,6] qy",
+        {"Add and Mul of bytes": 1},
+        {"QuantizeLinear": 1, "mnnx::QuantizedMul": 1},
+    ),
+    "a product of bytes with a number that is one, too": (
+        VECTOR,
+        ENTER + "dw = DequantizeLinear(number, sw, zw) p = Mul(dw, d) qy = QuantizeLinear(p, sy, zy)",
+        "uint8[2,5,8] qy",
+        {"table of bytes": 1},
+        {"QuantizeLinear": 1, "mnnx::ByteTable": 1},
+    ),
+    "a sum of bytes that is needed as it is, too": (
+        VECTOR + ", float[5,1] z",
+        ENTER + "qz = QuantizeLinear(z, sw, zy) dz = DequantizeLinear(qz, sw, zy) s = Add(d, dz) qs = QuantizeLinear(s, sz, zw) "
+        "ds = DequantizeLinear(qs, sz, zw) y = Sub(s, ds)",
+        "float[2,5,8] y",
+        {"Add and Mul of bytes": 0},
+        {"QuantizeLinear": 3, "DequantizeLinear": 3, "Add": 1, "Sub": 1},
+    ),
+    "pixels that are repeated": (
+        "float[1,2,3,3] x",
+        ENTER + 'r = Resize<mode = "nearest">(d, , twice) qy = QuantizeLinear(r, sx, zx)',
+        "uint8[1,2,6,6] qy",
+        {"quantized before it is moved": 1, "quantized again": 1},
+        {"QuantizeLinear": 1, "Resize": 1},
     ),
     "movement": (
         VECTOR,

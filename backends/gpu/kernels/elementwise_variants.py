@@ -15,7 +15,7 @@ from mnnx.backends.elementwise import TABLE
 from mnnx.backends.gpu.constants import MOST_INPUTS
 from mnnx.backends.gpu.expressions import COMPUTES
 from mnnx.backends.gpu.source import FLOATS
-from mnnx.schema.ops import activation, arithmetic, cast, comparison
+from mnnx.schema.ops import activation, arithmetic, cast, comparison, quantized_arithmetic
 from mnnx.schema.ops.base import Op, RuleError, Spec
 
 _FLOAT32, _INT32, _BOOL, _INT64 = (np.dtype(name) for name in ("float32", "int32", "bool", "int64"))
@@ -35,6 +35,8 @@ _ATTRIBUTES: dict[type[Op], Sequence[dict[str, Any]]] = {
     comparison.IsInf: [{"detect_negative": n, "detect_positive": p} for n, p in itertools.product((False, True), repeat=2)],
     comparison.BitShift: ({"direction": "LEFT"}, {"direction": "RIGHT"}),
     activation.Gelu: ({"approximate": "none"}, {"approximate": "tanh"}),
+    quantized_arithmetic.QuantizedAdd: [{"output_dtype": dtype} for dtype in _BYTES],
+    quantized_arithmetic.QuantizedMul: [{"output_dtype": dtype} for dtype in _BYTES],
     cast.Cast: [{"to": dtype} for dtype in (*_STORAGES, _FLOAT32, np.dtype("float16"))],
 }
 _VARIADIC = (arithmetic.Max, arithmetic.Min, arithmetic.Sum, arithmetic.Mean)

@@ -197,7 +197,7 @@ def qgemm(
     op = Gemm(alpha=alpha, beta=alpha, transA=node.attribute("transA", bool, False), transB=transposed)
     real_c = None
     if c is not None:  # in units of alpha * a_scale * b_scale
-        real_c = node.add(Mul(), node.add(Cast(to=_FLOAT), c), node.add(Mul(), a_scale, b_scale))
+        real_c = dequantized(node, c, node.add(Mul(), a_scale, b_scale), None, axis=-1)
     y = node.add(op, dequantized(node, a, a_scale, a_zero), dequantized(node, b, b_scale, b_zero, axis=0 if transposed else 1), real_c)
     return y if y_scale is None else quantized(node, y, y_scale, y_zero, a)
 
