@@ -32,9 +32,7 @@ class Matrices(Row):
         size, stride = self.batch[-1], self.batch_strides[-1]
         groups = count if size > 1 else 1
         members = size // max(1, groups)
-        return self._replace(
-            batch=(*self.batch[:-1], groups, members), batch_strides=(*self.batch_strides[:-1], stride * members, stride)
-        )
+        return self._replace(batch=(*self.batch[:-1], groups, members), batch_strides=(*self.batch_strides[:-1], stride * members, stride))
 
     def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
         """The byte offset of each matrix of a batch to which this one broadcasts."""
