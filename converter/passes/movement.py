@@ -1,8 +1,9 @@
 """Simplifies chains of data movement.
 
 Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; dims that are merged for a Transpose alone needn't be;
-a Squeeze and an Unsqueeze of the same axes cancel. What moves the result of functions of single elements can move their argument: done where that is a constant, which folding then moves,
-or another Transpose, which may cancel. A Concat takes in the Concats that it is made of.
+a Squeeze and an Unsqueeze of the same axes cancel. What moves the result of functions of single elements can move their argument: done
+where that is a constant, which folding then moves, or another Transpose, which may cancel. A Concat takes in the Concats that it is made
+of.
 """
 
 from __future__ import annotations
