@@ -1,9 +1,8 @@
 """Simplifies chains of data movement.
 
-Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; dims that are merged for a Transpose alone needn't be;
-a Squeeze and an Unsqueeze of the same axes cancel. What moves the result of functions of single elements can move their argument: done
-where that is a constant, which folding then moves, or another Transpose, which may cancel. A Concat takes in the Concats that it is made
-of.
+Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; a Squeeze and an Unsqueeze of the same axes cancel. What
+moves the result of functions of single elements can move their argument: done where that is a constant, which folding then moves, or
+another Transpose, which may cancel. A Concat takes in the Concats that it is made of.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, is_pure, made_by, only_user, substitute
+from mnnx.converter.passes.transposed_dims import PlaceOfSplit, SplitBeforeTranspose, TakeBeforeTranspose, TransposeOfOneMore
 from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 
 _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
@@ -49,34 +49,6 @@ class MergeReshapes(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         node.set_input(0, node.inputs[0].producer.inputs[0])
-
-
-class TransposeOfMergedDims(Rule):
-    """A Transpose of what has its first dims merged for that: Reshape, Transpose, Reshape."""
-
-    name = "Transpose of merged dims"
-    ops = (Reshape,)
-
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node) is not None else "not known to part dims again that were merged before a Transpose"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, perm = self._find(node)
-        substitute(graph, node, Node(Transpose(perm=perm), [x], node.outputs, node.inputs[0].producer.name))
-
-    def _find(self, node: Node) -> tuple[Value, tuple[int, ...]] | None:
-        """The tensor, and the permutation of all its dims."""
-        moved = made_by(node.inputs[0], Transpose)
-        merged = made_by(moved.inputs[0], Reshape) if moved is not None and moved.op.perm and moved.op.perm[0] == 0 else None
-        if merged is None:
-            return None
-        shapes = [merged.inputs[0].shape, merged.outputs[0].shape, node.outputs[0].shape]
-        if any(shape is None or None in shape for shape in shapes) or len(shapes[0]) <= len(shapes[1]):
-            return None
-        first = len(shapes[0]) - len(shapes[1]) + 1
-        perm = (*range(first), *(axis + first - 1 for axis in moved.op.perm[1:]))
-        fits = shapes[0][first:] == shapes[1][1:] and tuple(shapes[0][axis] for axis in perm) == shapes[2]
-        return (merged.inputs[0], perm) if fits else None
 
 
 class CancelSqueezes(Rule):
@@ -170,4 +142,14 @@ class MovementSimplification(RulePass):
 
     name = "movement"
     level = 2
-    rules = (MergeTransposes(), MergeReshapes(), TransposeOfMergedDims(), CancelSqueezes(), MoveBeforeFunction(), FlattenConcat())
+    rules = (
+        MergeTransposes(),
+        MergeReshapes(),
+        CancelSqueezes(),
+        SplitBeforeTranspose(),
+        TransposeOfOneMore(),
+        PlaceOfSplit(),
+        TakeBeforeTranspose(),
+        MoveBeforeFunction(),
+        FlattenConcat(),
+    )

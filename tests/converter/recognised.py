@@ -325,13 +325,59 @@ RECOGNISED = {
         {"attention": 1},
         {"mnnx::FusedAttention": 1},
     ),
+    "movement of dims that are split behind a Transpose": (
+        """agraph (float[5,2,12] x) => (float[2,3,5,4] y)
+        <int64[3] merged = {5, 6, 4}, int64[4] whole = {2, 3, 5, 4}>
+        { a = Reshape(x, merged)
+          b = Transpose<perm = [1, 0, 2]>(a)
+          y = Reshape(b, whole) }""",
+        {"split before a Transpose": 1},
+        {"Reshape": 1, "Transpose": 1},
+    ),
+    "movement of three operands that one product made": (
+        """agraph (float[5,2,12] x) => (float[5,2,12] y)
+        <int64[4] parts = {5, 2, 3, 4}, int64[1] zero = {0}, int64[1] last = {-2},
+         int64 first = {0}, int64 second = {-2}, int64 third = {2}>
+        { a = Reshape(x, parts)
+          b = Unsqueeze(a, zero)
+          c = Transpose<perm = [3, 1, 2, 0, 4]>(b)
+          d = Squeeze(c, last)
+          q = Gather(d, first)
+          k = Gather(d, second)
+          v = Gather(d, third)
+          y = Concat<axis = -1>(v, k, q) }""",
+        {"Transpose of one dim more": 1, "place before a Transpose": 3},
+        {"Reshape": 1, "Gather": 3, "Concat": 1},
+    ),
+    "movement of the places of a Split": (
+        """agraph (float[2,5,2,4,8] x) => (float[2,4,5,5] y)
+        <int64[1] zero = {0}>
+        { a = Transpose<perm = [2, 0, 3, 1, 4]>(x)
+          b, c = Split<axis = 0, num_outputs = 2>(a)
+          q = Squeeze(b, zero)
+          k = Squeeze(c, zero)
+          t = Transpose<perm = [0, 1, 3, 2]>(k)
+          y = MatMul(q, t) }""",
+        {"place of a Split": 2, "place before a Transpose": 2, "Transpose of Transpose": 1},
+        {"Gather": 2, "Transpose": 2, "MatMul": 1},
+    ),
+    "epilogue-fusion of a product of rows": (
+        """agraph (float[2,5,3,4] x) => (float[2,5,6] y)
+        <int64[2] rows = {-1, 12}, float[12,6] w, int64[3] back = {2, 5, 6}, float[6] b>
+        { a = Reshape(x, rows)
+          m = Gemm(a, w, b)
+          c = Reshape(m, back)
+          y = Relu(c) }""",
+        {"Gemm to MatMul": 1, "product of rows": 1, "activation": 1},
+        {"Reshape": 1, "mnnx::FusedMatMul": 1},
+    ),
     "movement of dims that are merged for a Transpose": (
         """agraph (float[2,3,5,4] x) => (float[2,3,4,5] y)
         <int64[3] merged = {-1, 5, 4}, int64[4] whole = {2, 3, 4, 5}>
         { a = Reshape(x, merged)
           b = Transpose<perm = [0, 2, 1]>(a)
           y = Reshape(b, whole) }""",
-        {"Transpose of merged dims": 1},
+        {"split before a Transpose": 1},
         {"Transpose": 1},
     ),
     "attention-recognition": (
