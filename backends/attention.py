@@ -33,17 +33,15 @@ class Problem(Row):
 def fused_problem(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
     q, k, v, mask = (None if spec is None else spec.shape for spec in (*inputs, None)[:4])
     inverse = tuple(int(i) for i in np.argsort(op.y_perm))
-    keys = Matrices.of(k, op.k_perm)
-    return Problem(
-        Matrices.of(q, op.q_perm),
-        keys,
-        Matrices.of(v, op.v_perm),
-        None if mask is None else Matrices.of((1,) * (2 - len(mask)) + mask),
-        # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
-        Matrices.of(outputs[0].shape, inverse),
-        op.scale,
-        blind=math.nan if keys.columns else 0.0,  # the sum of no values
-    )
+    keys, groups = Matrices.of(k, op.k_perm), op.kv_groups
+    if mask is not None:
+        mask = Matrices.of((1,) * ((2 if groups == 1 else 3) - len(mask)) + mask)
+    # y' […, Lq, Dv] lies in y as the inverse permutation takes it.
+    parts = [Matrices.of(q, op.q_perm), keys, Matrices.of(v, op.v_perm), mask, Matrices.of(outputs[0].shape, inverse)]
+    if groups > 1:
+        kv_heads = keys.batch[-1]
+        parts = [None if part is None else part.grouped(kv_heads) for part in parts]
+    return Problem(*parts, op.scale, blind=0.0 if op.zero_blind or not keys.columns else math.nan)  # the sum of no values is 0
 
 
 def plain_problem(op: Attention, inputs: Specs, present: bool = False) -> Problem:

@@ -27,6 +27,13 @@ class Matrices(Row):
         batch, ((rows, row_stride), (columns, column_stride)) = dims[:-2], dims[-2:]
         return cls(tuple(n for n, _ in batch), tuple(s for _, s in batch), rows, columns, row_stride, column_stride)
 
+    def grouped(self, count: int) -> Matrices:
+        """With the last dim of the batch, which is a multiple of `count` or 1, as two: that many groups, and the members of one."""
+        size, stride = self.batch[-1], self.batch_strides[-1]
+        groups = count if size > 1 else 1
+        members = size // max(1, groups)
+        return self._replace(batch=(*self.batch[:-1], groups, members), batch_strides=(*self.batch_strides[:-1], stride * members, stride))
+
     def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
         """The byte offset of each matrix of a batch to which this one broadcasts."""
         return _spread(self.batch, self.batch_strides, batch) * itemsize

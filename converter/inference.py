@@ -2,46 +2,56 @@
 
 Where dims have names, an op's own rule is asked twice, with different sizes in the place of the names. What comes out as the size of a
 name both times is the dim of that name; what is the same both times is that size; a multiple of a name's size, or one that is larger or
-smaller by a number, is named by that formula, and so is what windows make of a size (`sizes.py`); anything else gets a name of its own.
-That holds for ops whose result's dims are dims of their inputs, products, quotients and sums of them. A Slice compares sizes: where it
-cuts an open dim, nothing is known of the result's.
+smaller by a number, is named by that formula, and so is what windows make of a size (`sizes.py`). What is found takes the place of a hint,
+which is a name of its own for every result; anything else keeps its hint. That holds for ops whose result's dims are dims of their inputs,
+products, quotients and sums of them. A Slice compares sizes: where it cuts an open dim, nothing is known of the result's. Dims of different
+names that broadcast may be equal, which no rule is asked about.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from mnnx.backends import elementwise
+from mnnx.converter.dims_of_results import dims_of_result
 from mnnx.converter.graph import Node, Value
-from mnnx.converter.shape_values import DimOf, Element, elements
-from mnnx.converter.sizes import dim_name, is_open, linear, size_of_result
+from mnnx.converter.sizes import dim_name, linear, size_of_result
 from mnnx.converter.subgraph_shapes import infer_subgraphs
 from mnnx.errors import ConversionError
 from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
+from mnnx.schema.ops.attention import RotaryEmbedding
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
+from mnnx.schema.ops.contrib_quantization import DequantizeBits
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.generation import ConstantOfShape
-from mnnx.schema.ops.indexing import Gather
+from mnnx.schema.ops.indexing import Gather, GatherElements
 from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
-from mnnx.schema.ops.normalization import BatchNormalization, GroupNormalization, InstanceNormalization, LayerNormalization
+from mnnx.schema.ops.normalization import (
+    BatchNormalization,
+    GroupNormalization,
+    InstanceNormalization,
+    LayerNormalization,
+    RMSNormalization,
+)
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, LpPool, MaxPool
-from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
-from mnnx.schema.ops.reduction import ReduceMax, ReduceMean, ReduceMin, ReduceSum
+from mnnx.schema.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, QuantizeLinear
+from mnnx.schema.ops.reduction import CumSum, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum
 from mnnx.schema.ops.resize import Resize
-from mnnx.schema.ops.shape import Concat, DepthToSpace, Expand, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import Concat, DepthToSpace, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Pad, Slice
 
 #: Ops that may be asked with sizes in the place of names, beside elementwise ones.
 _ASKED = (
-    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, DepthToSpace, DequantizeLinear, Einsum, Flatten, Gather, Gemm),
-    *(GlobalAveragePool, GlobalMaxPool, GroupNormalization, Identity, InstanceNormalization, LayerNormalization, LogSoftmax, LpPool),
-    *(MatMul, MaxPool, Pad, QuantizeLinear, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, Shape, Slice, Softmax, Split, Squeeze),
-    *(Transpose, Unsqueeze),
+    *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, CumSum, DepthToSpace, DequantizeBits, DequantizeLinear),
+    *(DynamicQuantizeLinear, Einsum, Flatten, Gather, GatherElements, Gemm, GlobalAveragePool, GlobalMaxPool, GroupNormalization, Identity),
+    *(InstanceNormalization, LayerNormalization, LogSoftmax, LpPool, MatMul, MatMulInteger, MaxPool, Pad, QLinearMatMul, QuantizeLinear),
+    *(ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, RMSNormalization, RotaryEmbedding, Shape, Slice, Softmax, Split),
+    *(Squeeze, Transpose, Unsqueeze),
 )
 #: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13
@@ -96,19 +106,31 @@ def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
     return specs
 
 
+def refine(value: Value, dims: Sequence[Dim]) -> None:
+    """Gives a value what is known of its dims: sizes, names of dims that they equal, or None. What it has is kept where it says more: a
+    size, or a name where None is known."""
+    if value.shape is None:
+        value.shape = tuple(f"{value.name}.{place}" if dim is None else dim for place, dim in enumerate(dims))
+    elif len(value.shape) == len(dims):
+        pairs = zip(value.shape, dims, strict=True)
+        value.shape = tuple(own if dim is None or isinstance(own, int) else dim for own, dim in pairs)
+
+
 def _infer_by_names(node: Node) -> None:
-    """Gives outputs of unknown rank a shape, and open dims of others a name, where the inputs' ranks are known."""
-    if not any(v is not None and v.kind == "tensor" and (v.shape is None or any(map(is_open, v.shape))) for v in node.outputs):
+    """Gives outputs the dims that follow from those of the inputs, where the inputs' ranks are known."""
+    if all(v is None or spec_of(v) is not None for v in node.outputs):
         return
-    if not isinstance(node.op, (*_ASKED, Resize)) and type(node.op) not in elementwise.TABLE:
+    is_elementwise = type(node.op) in elementwise.TABLE
+    if not isinstance(node.op, (*_ASKED, Resize)) and not is_elementwise:
         return
     if isinstance(node.op, Squeeze) and len(node.inputs) == 1:  # whether a dim is 1 is a comparison, too
         return
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
     if isinstance(node.op, Resize):
-        x = node.inputs[0]
-        _take(node.outputs[0], x.dtype, [size_of_result(node, place) for place in range(x.rank)])
+        x, result = node.inputs[0], node.outputs[0]
+        result.dtype = x.dtype if result.dtype is None else result.dtype
+        refine(result, [size_of_result(node, place) for place in range(x.rank)])
         return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
     answers = []
@@ -118,20 +140,16 @@ def _infer_by_names(node: Node) -> None:
         answers.append((sizes, _results(node, specs)))
     cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
     (first, one), (second, two) = answers
+    if not one and node.outputs[0] is not None:
+        if is_elementwise:
+            refine(node.outputs[0], _broadcast([_named(v) for v in node.inputs if v is not None]))
+        elif isinstance(node.op, MatMul) and (dims := _product(*map(_named, node.inputs))):
+            refine(node.outputs[0], dims)
     for value, a, b in zip(node.outputs, one, two, strict=False):
         if value is not None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
+            value.dtype = value.dtype if value.dtype is not None else a.dtype
             dims = enumerate(zip(a.shape, b.shape, strict=True))
-            _take(value, a.dtype, [None if place in cut else _found_dim(node, place, sizes, first, second) for place, sizes in dims])
-
-
-def _take(value: Value, dtype: np.dtype, found: list[Dim]) -> None:
-    """Gives a value what isn't known of it yet; a new dim of which nothing is found has a name of its own."""
-    if value.rank not in (None, len(found)):
-        return
-    value.dtype = value.dtype if value.dtype is not None else dtype
-    known = value.shape or [None] * len(found)
-    own = known if value.shape is not None else [f"{value.name}.{place}" for place in range(len(found))]
-    value.shape = tuple((name if new is None else new) if is_open(dim) else dim for dim, new, name in zip(known, found, own, strict=True))
+            refine(value, [None if place in cut else _found_dim(node, place, sizes, first, second) for place, sizes in dims])
 
 
 def _found_dim(node: Node, place: int, sizes: tuple[int, int], first: Mapping[str, int], second: Mapping[str, int]) -> Dim:
@@ -144,42 +162,31 @@ def _found_dim(node: Node, place: int, sizes: tuple[int, int], first: Mapping[st
     return next((name for name in names if name is not None), None)
 
 
+def _product(a: list[Dim], b: list[Dim]) -> list[Dim] | None:
+    """The dims of a matrix product of tensors with these."""
+    return [*_broadcast([a[:-2], b[:-2]]), a[-2], b[-1]] if len(a) >= 2 and len(b) >= 2 else None
+
+
+def _broadcast(shapes: list[list[Dim]]) -> list[Dim]:
+    """The dims that tensors broadcast to, None where names differ: either of two dims may be 1."""
+    dims: list[Dim] = []
+    for place in range(-max(map(len, shapes)), 0):
+        found = {shape[place] for shape in shapes if len(shape) >= -place} - {1}
+        sizes = [dim for dim in found if isinstance(dim, int)]
+        dims.append(sizes[0] if sizes else next(iter(found), 1) if len(found) < 2 else None)
+    return dims
+
+
 def _take_computed_dims(node: Node) -> None:
-    """Gives a Reshape's, an Expand's or a ConstantOfShape's result of unknown rank the dims that are known of the computed shape."""
-    if not isinstance(node.op, (ConstantOfShape, Expand, Reshape)) or any(value is None for value in (*node.inputs, *node.outputs)):
+    """Gives a node's result the dims that are known of a computed shape, length or end."""
+    dims, result = dims_of_result(node), node.outputs[0] if node.outputs else None
+    if dims is None or result is None or len(dims) > MAX_RANK:
         return
-    result, found = node.outputs[0], elements(node.inputs[-1])
-    if result.shape is not None or found is None or found.is_scalar or len(found.items) > MAX_RANK:
-        return
-    x = node.inputs[0]
-    if isinstance(node.op, ConstantOfShape):
-        dtype = np.dtype(np.float32) if node.op.value is None else node.op.value.dtype
-        dims = [_dim_of(item) for item in found.items]
-    elif isinstance(node.op, Reshape):
-        dtype, known = x.dtype, () if x.shape is None else x.shape
-        copied = () if node.op.allowzero else range(len(known))
-        dims = [known[place] if item == 0 and place in copied else _dim_of(item) for place, item in enumerate(found.items)]
-    elif x.shape is not None:
-        dtype, rank = x.dtype, max(x.rank, len(found.items))
-        own, wanted = ((1,) * (rank - len(dims)) + tuple(dims) for dims in (x.shape, [_dim_of(item) for item in found.items]))
-        dims = [_broadcast(*pair) for pair in zip(own, wanted, strict=True)]
-    else:
-        return
-    result.dtype = dtype if result.dtype is None else result.dtype
-    result.shape = tuple(f"{result.name}.{place}" if dim in (None, -1) else dim for place, dim in enumerate(dims))
-
-
-def _dim_of(item: Element) -> Dim:
-    return item.name if isinstance(item, DimOf) else item
-
-
-def _broadcast(one: Dim, other: Dim) -> Dim:
-    """The dim that two dims become; None where that isn't known."""
-    if one == 1 or other == 1:
-        return other if one == 1 else one
-    if one == other:
-        return one
-    return next((dim for dim in (one, other) if isinstance(dim, int)), None)
+    if result.dtype is None:
+        result.dtype = node.inputs[0].dtype
+        if isinstance(node.op, ConstantOfShape):
+            result.dtype = np.dtype(np.float32) if node.op.value is None else node.op.value.dtype
+    refine(result, dims)
 
 
 def _cut_dims(node: Node) -> set[int]:

@@ -8,14 +8,17 @@ import numpy as np
 
 from mnnx.converter.graph import Node, Value
 from mnnx.schema.model import Dim
+from mnnx.schema.ops.arithmetic import Add, Div, Mul, Sub
 from mnnx.schema.ops.cast import Cast
+from mnnx.schema.ops.comparison import Equal, Where
 from mnnx.schema.ops.indexing import Gather
-from mnnx.schema.ops.shape import Concat, Shape, Squeeze, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Reshape, Shape, Squeeze, Unsqueeze
 from mnnx.schema.ops.slicing import Slice
 
 _INTEGERS = (np.dtype("int64"), np.dtype("int32"))  # dims fit both
 _MOST = 64
 _DEEPEST = 32
+_LARGEST = 2**31 - 1  # what integers of both kinds hold
 
 
 class DimOf(NamedTuple):
@@ -80,7 +83,9 @@ class _Reader:
         op = node.op
         if isinstance(op, Shape):
             return _dims(node.inputs[0], op)
-        if not isinstance(op, (Cast, Concat, Gather, Slice, Squeeze, Unsqueeze)) or any(value is None for value in node.inputs[:1]):
+        if isinstance(op, (Add, Div, Mul, Sub, Where)):
+            return self._elementwise(node, depth)
+        if not isinstance(op, (Cast, Concat, Gather, Reshape, Slice, Squeeze, Unsqueeze)) or node.inputs[0] is None:
             return None
         if isinstance(op, Concat):
             parts = [None if value is None else self.read(value, depth) for value in node.inputs]
@@ -94,11 +99,77 @@ class _Reader:
             return _cast(given, op.to) if op.to in _INTEGERS else None
         if isinstance(op, Unsqueeze):
             return Elements(given.items) if given.is_scalar and _ints(node, 1) in ([0], [-1]) else None
+        if isinstance(op, Reshape):
+            return Elements(given.items) if _ints(node, 1) in ([-1], [len(given.items)]) and given.items else None
         if isinstance(op, Squeeze):
             return Elements(given.items, True) if not given.is_scalar and len(given.items) == 1 else None
         if given.is_scalar:
             return None
         return _sliced(given, node) if isinstance(op, Slice) else _gathered(given, node)
+
+    def _elementwise(self, node: Node, depth: int) -> Elements | None:
+        """Sums, products and choices of elements, one by one."""
+        if isinstance(node.op, Where):
+            condition = self._condition(node.inputs[0], depth)
+            operands = [condition, *(self.read(value, depth) for value in node.inputs[1:])]
+        else:
+            operands = [self.read(value, depth) for value in node.inputs]
+        if None in operands:
+            return None
+        length = max(len(operand.items) for operand in operands)
+        if any(len(operand.items) not in (1, length) for operand in operands):
+            return None
+        rows = zip(*(operand.items * (length // len(operand.items)) for operand in operands), strict=True) if length else ()
+        compute = _chosen if isinstance(node.op, Where) else _COMPUTED[type(node.op)]
+        items = (compute(*row) for row in rows)
+        small = (None if isinstance(item, int) and abs(item) > _LARGEST else item for item in items)
+        return Elements(tuple(small), all(operand.is_scalar for operand in operands))
+
+    def _condition(self, value: Value | None, depth: int) -> Elements | None:
+        """The elements of a boolean, as 0 and 1."""
+        if value is None:
+            return None
+        if value.constant is not None and value.constant.ndim <= 1 and value.constant.size <= _MOST:
+            return Elements(tuple(value.constant.reshape(-1).astype(int).tolist()), value.constant.ndim == 0)
+        if value.producer is None or not isinstance(value.producer.op, Equal):
+            return None
+        one, other = (self.read(operand, depth) for operand in value.producer.inputs)
+        if one is None or other is None or len(one.items) != len(other.items):
+            return None
+        return Elements(tuple(map(_are_equal, one.items, other.items)), one.is_scalar and other.is_scalar)
+
+
+def _are_equal(one: Element, other: Element) -> int | None:
+    if one is None or other is None:
+        return None
+    if isinstance(one, int) and isinstance(other, int):
+        return int(one == other)
+    if isinstance(one, int) or isinstance(other, int):
+        return 0 if min(item for item in (one, other) if isinstance(item, int)) < 0 else None  # no dim is negative
+    return 1 if one.is_dim_of(*other) else None
+
+
+def _chosen(condition: int | None, one: Element, other: Element) -> Element:
+    return (one if one == other else None) if condition is None else one if condition else other
+
+
+def _sum(a: Element, b: Element) -> Element:
+    return a if b == 0 else b if a == 0 else a + b if isinstance(a, int) and isinstance(b, int) else None
+
+
+def _difference(a: Element, b: Element) -> Element:
+    return a if b == 0 else a - b if isinstance(a, int) and isinstance(b, int) else None
+
+
+def _product(a: Element, b: Element) -> Element:
+    return a if b == 1 else b if a == 1 else a * b if isinstance(a, int) and isinstance(b, int) else None
+
+
+def _quotient(a: Element, b: Element) -> Element:
+    return a if b == 1 else a // b if isinstance(a, int) and isinstance(b, int) and a >= 0 and b > 0 else None
+
+
+_COMPUTED = {Add: _sum, Sub: _difference, Mul: _product, Div: _quotient}
 
 
 def _cast(given: Elements, dtype: np.dtype) -> Elements:

@@ -71,11 +71,6 @@ class Size(NamedTuple):
         return Size(self.symbol, factor, shift, divisor)
 
 
-def is_open(dim: Dim) -> bool:
-    """Whether nothing is known of a dim; onnx's inference gives such ones names of its own."""
-    return dim is None or (isinstance(dim, str) and dim.startswith("unk__"))
-
-
 def dim_name(value: Value, place: int) -> Dim:
     """A value's dim, one without a name called by its place."""
     dim = value.shape[place]

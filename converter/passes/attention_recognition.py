@@ -1,6 +1,8 @@
 """Recognises attention that exporters write out: softmax(q kᵀ scale + mask) v, with the Transposes around it.
 
-It becomes `mnnx::FusedAttention`, which reads its operands where they lie before the Transposes and stores no scores.
+It becomes `mnnx::FusedAttention`, which reads its operands where they lie before the Transposes and stores no scores. What is added to the
+scores may be several tensors, or a choice between them and a number that is as good as -inf; weights that are NaN, of queries that see no
+key, may be made 0. Heads of k and v that are repeated for several heads of q are read in their place, by Attention, too.
 """
 
 from __future__ import annotations
@@ -8,21 +10,44 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.repeated_heads import Perm, Repeated, keeps_rows, repeated_heads, unmoved
 from mnnx.schema.ops.activation import Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
-from mnnx.schema.ops.attention import FusedAttention
+from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.comparison import IsNaN, Where
 from mnnx.schema.ops.matmul import MatMul
 from mnnx.schema.ops.shape import Transpose
 from mnnx.schema.records import Row
 
-Perm = tuple[int, ...]
+#: A score of this much is as good as -inf: scores beside it don't change it, and e to it is 0.
+_LOWEST = -1e30
+_MOST_MASKS = 4
+
+
+class _Mask(Row):
+    """What is added to scores: `added`, or where the boolean `chosen` isn't `kept` that number."""
+
+    added: Value | None = None
+    chosen: Value | None = None
+    kept: bool = True
+    number: float = 0.0
+
+
+class _Scores(Row):
+    """A product, what it is multiplied by, and what is added to that."""
+
+    product: Node
+    scale: float
+    masks: tuple[_Mask, ...]
 
 
 class _Found(Row):
-    """One attention: its operands, its op, and the node whose results it gives."""
+    """One attention: its operands but the mask, what is added to the scores, its op, and the node whose results it gives."""
 
-    operands: tuple[Value | None, ...]
+    operands: tuple[Value, Value, Value]
+    masks: tuple[_Mask, ...]
     op: FusedAttention
     last: Node
 
@@ -39,56 +64,146 @@ class FuseAttention(Rule):
 
     def rewrite(self, node: Node, graph: Graph) -> None:
         found = self._find(node, graph)
-        substitute(graph, found.last, Node(found.op, found.operands, found.last.outputs, node.name))
+        operands = [*found.operands]
+        if found.masks:
+            operands.append(_sum(found.masks, node, graph))
+        substitute(graph, found.last, Node(found.op, operands, found.last.outputs, node.name))
         if found.last is not node:
             graph.remove(node)
 
     def _find(self, node: Node, graph: Graph) -> _Found | str:
-        softmax = made_by(node.inputs[0], Softmax)
+        weights = node.inputs[0]
+        plain = _without_nans(weights, graph)
+        softmax = made_by(weights if plain is None else plain, Softmax)
         if softmax is None:
             return "not a Softmax times a matrix"
         scores = softmax.inputs[0]
         if softmax.op.axis != -1 and (scores.rank is None or softmax.op.axis != scores.rank - 1):
             return "the Softmax isn't over the last axis"
-        if only_user(node.inputs[0], graph) is None:
+        if only_user(weights, graph) is None:
             return "the weights are used elsewhere"
-        found = self._scores(scores, graph)
-        if isinstance(found, str):
-            return found
-        product, scale, mask = found
-        q, q_perm, q_factor = _operand(product.inputs[0], graph, swapped=False)
-        k, k_perm, k_factor = _operand(product.inputs[1], graph, swapped=True)
-        v, v_perm = _unmoved(node.inputs[1], swapped=False)
-        operands = (q, k, v, mask)
-        if any(value is not None and value.dtype != np.float32 for value in operands):
+        if only_user(scores, graph) is None:
+            return "the scores are used elsewhere"
+        found = _scores(scores, graph)
+        if found is None:
+            return "the scores are no matrix product that is used once"
+        q, q_perm, q_factor = _operand(found.product.inputs[0], graph, swapped=False)
+        k, k_perm, k_factor = _operand(found.product.inputs[1], graph, swapped=True)
+        v, v_perm = unmoved(node.inputs[1], swapped=False)
+        (k, k_perm, v, v_perm), groups = _as_they_lie(q, k, k_perm, v, v_perm)
+        added = [mask.added for mask in found.masks if mask.added is not None]
+        if any(value.dtype != np.float32 for value in (q, k, v, *added)):
             return "not known to be of float32"
         if any(value.rank is None or value.rank < 2 for value in (q, k, v)):
             return "not known to be of matrices"
-        if mask is not None and mask.shape is not None and mask.shape[-1:] in ((), (1,)):
+        if found.masks and not any(_tells_keys_apart(mask.chosen or mask.added) for mask in found.masks):
             return "what is added is the same for all keys"
-        op = FusedAttention(scale=scale * q_factor * k_factor, q_perm=q_perm, k_perm=k_perm, v_perm=v_perm)
+        op = FusedAttention(
+            scale=found.scale * q_factor * k_factor,
+            q_perm=q_perm,
+            k_perm=k_perm,
+            v_perm=v_perm,
+            kv_groups=groups,
+            zero_blind=plain is not None,
+        )
         user = only_user(node.outputs[0], graph)
-        if user is not None and isinstance(user.op, Transpose) and _keeps_rows(user.op.perm):
-            return _Found(operands, op.replace(y_perm=user.op.perm), user)
-        return _Found(operands, op, node)
+        if user is not None and isinstance(user.op, Transpose) and keeps_rows(user.op.perm):
+            return _Found((q, k, v), found.masks, op.replace(y_perm=user.op.perm), user)
+        return _Found((q, k, v), found.masks, op, node)
 
-    def _scores(self, scores: Value, graph: Graph) -> tuple[Node, float, Value | None] | str:
-        """The product that makes the scores, what it is multiplied by, and what is added to that."""
-        if only_user(scores, graph) is None:
-            return "the scores are used elsewhere"
-        total = made_by(scores, Add)
-        for part, mask in (total.inputs, total.inputs[::-1]) if total is not None else ((scores, None),):
-            unscaled, factor = _unscaled(part, graph)
-            product = made_by(unscaled, MatMul)
-            if product is not None and only_user(unscaled, graph) is not None:
-                return product, factor, mask
-        return "the scores are no matrix product that is used once"
+
+def _without_nans(weights: Value, graph: Graph) -> Value | None:
+    """w where the weights are 0 in the place of NaN, and w otherwise, as PyTorch exports scaled_dot_product_attention."""
+    choice = made_by(weights, Where)
+    test = made_by(choice.inputs[0], IsNaN) if choice is not None else None
+    if test is None or scalar(choice.inputs[1], beside=choice.inputs[2]) != 0.0:
+        return None
+    plain = choice.inputs[2]
+    unseen = len(plain.users) == 2 and not graph.is_output(plain) and only_user(choice.inputs[0], graph) is not None
+    return plain if unseen and test.inputs[0] is plain else None
+
+
+def _scores(value: Value, graph: Graph, masks: tuple[_Mask, ...] = ()) -> _Scores | None:
+    """What scores are made of, where each part is used once."""
+    if only_user(value, graph) is None or len(masks) > _MOST_MASKS:
+        return None
+    unscaled, factor = _unscaled(value, graph)
+    product = made_by(unscaled, MatMul)
+    if product is not None and only_user(unscaled, graph) is not None:
+        return _Scores(product, factor, masks)
+    if (total := made_by(value, Add)) is not None:
+        parts = [(part, _Mask(added)) for part, added in (total.inputs, total.inputs[::-1])]
+    elif (choice := made_by(value, Where)) is not None:
+        condition, *results = choice.inputs
+        numbers = [scalar(result) for result in results]
+        parts = [
+            (results[i], _Mask(None, condition, kept=i == 0, number=numbers[1 - i]))
+            for i in (0, 1)
+            if numbers[1 - i] is not None and numbers[1 - i] <= _LOWEST and condition.rank is not None
+        ]
+    else:
+        return None
+    return next((found for part, mask in parts if (found := _scores(part, graph, (mask, *masks))) is not None), None)
+
+
+def _tells_keys_apart(mask: Value) -> bool:
+    return mask.shape is None or mask.shape[-1:] not in ((), (1,))
+
+
+def _sum(masks: tuple[_Mask, ...], node: Node, graph: Graph) -> Value:
+    """What is added to the scores, made before `node`."""
+    total: Value | None = None
+    for place, mask in enumerate(masks):
+        value = mask.added
+        if value is None:
+            numbers = (np.float32(0), np.float32(mask.number))
+            name = f"{node.outputs[0].name}/mask_{place}"
+            branches = [Value(f"{name}/{number}", constant=np.array(number)) for number in (numbers if mask.kept else numbers[::-1])]
+            value = _added(Node(Where(), [mask.chosen, *branches], [Value(name)]), node, graph)
+        total = value if total is None else _added(Node(Add(), [total, value], [Value(f"{node.outputs[0].name}/sum_{place}")]), node, graph)
+    return total
+
+
+def _added(new: Node, before: Node, graph: Graph) -> Value:
+    graph.nodes.insert(graph.nodes.index(before), new)
+    infer_node(new)
+    return new.outputs[0]
+
+
+def _as_they_lie(q: Value, k: Value, k_perm: Perm, v: Value, v_perm: Perm) -> tuple[tuple[Value, Perm, Value, Perm], int]:
+    """k and v with their perms, without repetition of their heads where both are repeated for those of q; and how often they are."""
+    keys, values = repeated_heads(k, k_perm, swapped=True), repeated_heads(v, v_perm, swapped=False)
+    if not isinstance(keys, Repeated) or not isinstance(values, Repeated) or keys.times != values.times or q.rank != k.rank:
+        return (k, k_perm, v, v_perm), 1
+    return (keys.value, keys.perm, values.value, values.perm), keys.times
+
+
+class UnrepeatHeads(Rule):
+    """Attention reads each head of k and v for as many heads of q as there are more of them."""
+
+    name = "repeated heads"
+    ops = (Attention,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if node.inputs[0].rank != 4 or any(value is not None for value in (*node.inputs[4:], *node.outputs[1:])):
+            return "q isn't known to be of rank 4, or there are past or present keys"
+        repeated = self._find(node)
+        return None if None not in repeated and repeated[0].times == repeated[1].times else "k and v aren't known to be of repeated heads"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        keys, values = self._find(node)
+        heads = keys.value.shape[1]
+        op = node.op.replace(kv_num_heads=heads) if node.op.kv_num_heads else node.op
+        substitute(graph, node, Node(op, [node.inputs[0], keys.value, values.value, *node.inputs[3:]], node.outputs, node.name))
+
+    def _find(self, node: Node) -> list[Repeated | None]:
+        return [repeated_heads(value, (), swapped=False, through_transposes=False) for value in node.inputs[1:3]]
 
 
 def _operand(value: Value, graph: Graph, swapped: bool) -> tuple[Value, Perm, float]:
     """An operand of the scores without its factors and Transpose: what is left, the perm, the factor."""
     value, outer = _unscaled(value, graph)
-    value, perm = _unmoved(value, swapped)
+    value, perm = unmoved(value, swapped)
     value, inner = _unscaled(value, graph)
     return value, perm, outer * inner
 
@@ -105,22 +220,9 @@ def _unscaled(value: Value, graph: Graph) -> tuple[Value, float]:
     return value, 1.0
 
 
-def _unmoved(value: Value, swapped: bool) -> tuple[Value, Perm]:
-    """What a Transpose made a value of, and its perm, where rows stay dense: their dim is the last one, or where `swapped`, the last but
-    one, too."""
-    node = made_by(value, Transpose)
-    if node is None or not node.op.perm or not (_keeps_rows(node.op.perm) or (swapped and node.op.perm[-2] == len(node.op.perm) - 1)):
-        return value, ()
-    return node.inputs[0], node.op.perm
-
-
-def _keeps_rows(perm: Perm | None) -> bool:
-    return bool(perm) and perm[-1] == len(perm) - 1
-
-
 class AttentionRecognition(RulePass):
     """Makes one op, which stores no scores, of attention in small ops: softmax(q kᵀ scale + mask) v, with the Transposes around it."""
 
     name = "attention-recognition"
     level = 2
-    rules = (FuseAttention(),)
+    rules = (FuseAttention(), UnrepeatHeads())

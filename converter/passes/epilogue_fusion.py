@@ -12,6 +12,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_values import affine_of, argument_of
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.dims import rank_of
+from mnnx.converter.passes.flattened_products import FlattenedProduct
 from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
 from mnnx.schema.ops.arithmetic import Add, Clip, Div, Mul, Sub, Tanh
 from mnnx.schema.ops.base import Op
@@ -249,4 +250,4 @@ class EpilogueFusion(RulePass):
 
     name = "epilogue-fusion"
     level = 2
-    rules = (GemmToMatMul(), FuseScale(), FuseBias(), FuseResidual(), FuseActivation(), FuseLearnedScale())
+    rules = (GemmToMatMul(), FlattenedProduct(), FuseScale(), FuseBias(), FuseResidual(), FuseActivation(), FuseLearnedScale())

@@ -1,7 +1,7 @@
 """Recognises GroupNormalization that exporters write out.
 
-It is InstanceNormalization of x reshaped to [N, groups, -1], reshaped back, * γ + β per channel. Where each channel is a group, what
-reshapes back may be gone.
+It is InstanceNormalization of x reshaped to [N, groups, -1], reshaped back, * γ + β per channel. Where a group is a channel it stays an
+InstanceNormalization, of x itself, with another scale and bias.
 """
 
 from __future__ import annotations
@@ -30,24 +30,27 @@ class RecognizeGroupNorm(Rule):
         x, norm, scale, bias = self._find(node, graph)
         dtype, name = norm.inputs[1].dtype, node.outputs[0].name
         operands = [Value(f"{name}/{which}", constant=array.astype(dtype)) for which, array in (("scale", scale), ("bias", bias))]
-        op = GroupNormalization(num_groups=norm.inputs[1].constant.size, epsilon=norm.op.epsilon)
+        groups = norm.inputs[1].constant.size
+        op = norm.op if groups == scale.size else GroupNormalization(num_groups=groups, epsilon=norm.op.epsilon)
         substitute(graph, node, Node(op, [x, *operands], node.outputs, node.name))
 
     def _find(self, node: Node, graph: Graph) -> tuple[Value, Node, np.ndarray, np.ndarray] | str:
         """x, the InstanceNormalization, and scale and bias per channel."""
         product = made_by(argument_of(node), Mul)
-        normal = argument_of(product) if product is not None else None
-        back = made_by(normal, Reshape)
-        norm = made_by(normal if back is None else back.inputs[0], InstanceNormalization)
-        split = made_by(norm.inputs[0], Reshape) if norm is not None else None
-        if split is None or any(one is not None and only_user(one.outputs[0], graph) is None for one in (product, back, norm, split)):
-            return "not a reshaped InstanceNormalization, * gamma + beta, each used once"
-        x = split.inputs[0]
-        if x.rank is None or x.rank < 3 or x.shape != normal.shape or None in x.shape or not isinstance(x.shape[1], int):
+        result = argument_of(product) if product is not None else None
+        back = made_by(result, Reshape)
+        norm = made_by(back.inputs[0] if back is not None else result, InstanceNormalization)
+        parts = [product, back, norm, split := made_by(norm.inputs[0], Reshape) if norm is not None else None]
+        if norm is None or any(only_user(one.outputs[0], graph) is None for one in parts if one is not None):
+            return "not an InstanceNormalization, reshaped, * gamma + beta, each used once"
+        x = norm.inputs[0] if split is None else split.inputs[0]
+        if x.rank is None or x.rank < 3 or x.shape != result.shape or None in x.shape or not isinstance(x.shape[1], int):
             return "not known to be reshaped back"
         if any(value.constant is None for value in norm.inputs[1:]):
             return "the InstanceNormalization's scale or bias is computed"
-        channels, groups, target = x.shape[1], norm.inputs[1].constant.size, split.outputs[0].shape
+        channels, groups, target = x.shape[1], norm.inputs[1].constant.size, norm.inputs[0].shape
+        if split is None and groups == channels:
+            target = (x.shape[0], channels, None)
         if target is None or target[:2] != (x.shape[0], groups) or len(target) != 3 or not groups or channels % groups:
             return "not reshaped to groups of channels"
         factor, shift = affine_of(product, x.rank), affine_of(node, x.rank)

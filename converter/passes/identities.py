@@ -103,9 +103,14 @@ def _keeps_shape(x: Value, wanted: list[int] | None, allowzero: bool) -> bool:
     if wanted is None or x.rank != len(wanted):
         return False
     kept = [(size == 0 and not allowzero) or (size > 0 and size == dim) for size, dim in zip(wanted, x.shape, strict=True)]
+    if all(kept):
+        return True
+    if -1 not in wanted or sum(kept) < len(kept) - 1:
+        return False
+    # What remains for a -1 is the dim itself; where there are no elements to tell it by, only an open one could be meant otherwise.
     others = [dim for size, dim in zip(wanted, x.shape, strict=True) if size != -1]
-    # What remains for a -1 is the dim itself, unless there are no elements to tell it by.
-    return all(kept) or (sum(kept) == len(kept) - 1 and -1 in wanted and all(isinstance(dim, int) and dim > 0 for dim in others))
+    remaining = x.shape[wanted.index(-1)]
+    return all(isinstance(dim, int) and dim > 0 for dim in others) or (isinstance(remaining, int) and remaining > 0)
 
 
 def _keeps_size(x: Value, wanted: list[int] | None) -> bool:

@@ -1,9 +1,8 @@
 """Simplifies chains of data movement.
 
-Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; a Squeeze and an Unsqueeze of the same axes cancel.
-What moves the result of functions of single elements can move their argument: done where that is a constant, which folding then moves,
-or another Transpose, which may cancel. A Concat takes in the Concats that it is made of. Slices that take
-all parts of a tensor are a Split.
+Two Transposes become one, or none; a Reshape of a Reshape needs the last one only; a Squeeze and an Unsqueeze of the same axes cancel. What
+moves the result of functions of single elements can move their argument: done where that is a constant, which folding then moves, or
+another Transpose, which may cancel. A Concat takes in the Concats that it is made of. Slices that take all parts of a tensor are a Split.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from mnnx.backends import elementwise
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, RulePass, is_pure, made_by, only_user, substitute
 from mnnx.converter.passes.slices import SplitOfSlices
+from mnnx.converter.passes.transposed_dims import PlaceOfSplit, SplitBeforeTranspose, TakeBeforeTranspose, TransposeOfOneMore
 from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
 
 _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
@@ -143,4 +143,15 @@ class MovementSimplification(RulePass):
 
     name = "movement"
     level = 2
-    rules = (MergeTransposes(), MergeReshapes(), CancelSqueezes(), MoveBeforeFunction(), FlattenConcat(), SplitOfSlices())
+    rules = (
+        MergeTransposes(),
+        MergeReshapes(),
+        CancelSqueezes(),
+        SplitBeforeTranspose(),
+        TransposeOfOneMore(),
+        PlaceOfSplit(),
+        TakeBeforeTranspose(),
+        MoveBeforeFunction(),
+        FlattenConcat(),
+        SplitOfSlices(),
+    )

@@ -19,7 +19,7 @@ from mnnx.converter.subgraph_shapes import infer_anew
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from mnnx.schema.ops.cast import Cast
-from mnnx.schema.ops.comparison import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Or
+from mnnx.schema.ops.comparison import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Or, Where
 from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather
 from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Squeeze, Unsqueeze
@@ -32,7 +32,7 @@ class KnownDims(Rule):
     """Dims of fixed size, picked from a shape of which others are open."""
 
     name = "dims of fixed size"
-    ops = (Shape, Gather, Slice, Concat, Unsqueeze, Squeeze, Cast)
+    ops = (Add, Cast, Concat, Div, Gather, Mul, Reshape, Shape, Slice, Squeeze, Sub, Unsqueeze, Where)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         found = elements(node.outputs[0])
@@ -53,7 +53,7 @@ class PartOfShape(Rule):
     """Neighbouring dims of one tensor, however they were picked: Shape with a start and an end."""
 
     name = "part of a Shape"
-    ops = (Gather, Slice, Concat, Unsqueeze, Cast)
+    ops = (Cast, Concat, Gather, Reshape, Slice, Unsqueeze, Where)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         if node.outputs[0].dtype != _INT64:

@@ -133,7 +133,9 @@ class FusedAttention(Op):
     """softmax(scale * q' @ k' + mask) @ v' by the rules of MatMul, Add and Softmax over the last axis. The passes make it.
 
     q' [..., Lq, D], k' [..., D, Lk] and v' [..., Lk, Dv] are the operands with their dims in the order of their `perm`, as Transpose
-    takes it (empty: as they are); y_perm then reorders the result's. A query whose scores are all -inf gets NaN. Floats of one dtype.
+    takes it (empty: as they are); y_perm then reorders the result's. With kv_groups above 1, k' and v' have that many times fewer heads
+    (dim -3) than q': each serves kv_groups neighbouring ones of it. A query whose scores are all -inf gets NaN, with zero_blind 0. Floats
+    of one dtype.
     """
 
     scale: float = 1.0
@@ -141,18 +143,32 @@ class FusedAttention(Op):
     k_perm: tuple[int, ...] = ()
     v_perm: tuple[int, ...] = ()
     y_perm: tuple[int, ...] = ()
+    kv_groups: int = 1
+    zero_blind: bool = False
+
+    def check(self) -> None:
+        require(0 < self.kv_groups < LIMIT, f"kv_groups must be positive; it is {self.kv_groups}")
 
     def shapes(self, q: Spec, k: Spec, v: Spec, mask: Spec | None) -> tuple[tuple[int, ...], ...]:
         """The shapes of q', k', v', the scores, and the result before y_perm."""
         operands = zip(("q", "k", "v"), (q.shape, k.shape, v.shape), (self.q_perm, self.k_perm, self.v_perm), strict=True)
         q_shape, k_shape, v_shape = (_reordered(name, shape, perm) for name, shape, perm in operands)
-        scores = matmul_shape(q_shape, k_shape)
+        wide_k, wide_v = (self._served(q_shape, shape) for shape in (k_shape, v_shape))
+        scores = matmul_shape(q_shape, wide_k)
         if mask is not None:
             try:
                 scores = np.broadcast_shapes(scores, mask.shape)
             except ValueError:
                 require(False, f"the mask and the scores {list(scores)} must broadcast; it is {mask}")
-        return q_shape, k_shape, v_shape, scores, matmul_shape(scores, v_shape)
+        return q_shape, k_shape, v_shape, scores, matmul_shape(scores, wide_v)
+
+    def _served(self, q: tuple[int, ...], kv: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of k' or v' with as many heads as it serves."""
+        if self.kv_groups == 1:
+            return kv
+        fits = len(kv) == len(q) >= 3 and kv[-3] * self.kv_groups == q[-3]
+        require(fits, f"k and v must have {self.kv_groups} times fewer heads than q; their shapes are {list(kv)} and {list(q)}")
+        return (*kv[:-3], q[-3], *kv[-2:])
 
     def infer(self, q: Spec, k: Spec, v: Spec, mask: Spec | None = None) -> Spec:
         require_floats(q=q, k=k, v=v, mask=mask)
@@ -175,7 +191,8 @@ class RotaryEmbedding(Op):
     """Rotates pairs of each head's first rotary_embedding_dim elements (0: all) by the position's angles. RotaryEmbedding-23.
 
     x [N, H, L, D], or [N, L, H * D] with num_heads given. cos and sin are [positions, dim/2] with position_ids [N, L], else
-    [N, L, dim/2]. Element i pairs with i + dim/2, or interleaved: 2i with 2i + 1. Source: Su et al., RoFormer, 2021.
+    [N, L, dim/2] or, the same for all sequences, [1, L, dim/2] (beyond ONNX; PyTorch's exporter writes it). Element i pairs with
+    i + dim/2, or interleaved: 2i with 2i + 1. Source: Su et al., RoFormer, 2021.
     """
 
     interleaved: bool = False
@@ -206,7 +223,7 @@ class RotaryEmbedding(Op):
         require_floats(x=x, cos=cos, sin=sin)
         batch, _, length, _, rotated = self.sizes(x.shape)
         if position_ids is None:
-            require_shape("cos", cos, (batch, length, rotated // 2))
+            require_shape("cos", cos, (batch, length, rotated // 2), (1, length, rotated // 2))
         else:
             require(position_ids.dtype == _INT64, f"position_ids must be int64; they are {position_ids}")
             require_shape("position_ids", position_ids, (batch, length))

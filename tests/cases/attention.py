@@ -69,16 +69,19 @@ def fused(op: FusedAttention):
 
     def compute(q, k, v, mask=0.0):
         q, k, v = (x.astype(np.float64).transpose(perm or range(x.ndim)) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
+        k, v = (np.repeat(x, op.kv_groups, axis=-3) if op.kv_groups > 1 else x for x in (k, v))
         scores = op.scale * q @ k + mask
         with np.errstate(invalid="ignore"):
             weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
-        y = weights / weights.sum(-1, keepdims=True) @ v
+            weights /= weights.sum(-1, keepdims=True)
+        y = (np.nan_to_num(weights) if op.zero_blind else weights) @ v
         return y.transpose(op.y_perm or range(y.ndim)).astype(np.float32)
 
     return compute
 
 
 HEADS_OUT = {"q_perm": (0, 2, 1, 3), "k_perm": (0, 2, 3, 1), "v_perm": (0, 2, 1, 3), "y_perm": (0, 2, 1, 3)}
+SOME_BLIND = np.where(np.tri(3, 5, -1, dtype=bool), np.float32(0), np.float32(-np.inf))
 LOW = np.where(booleans(2, 1, 1, 50), np.float32(0), np.float32(-1e9))
 for op, *inputs in (
     (FusedAttention(), f32(5, 8), f32(8, 7), f32(7, 3)),
@@ -89,6 +92,11 @@ for op, *inputs in (
     (FusedAttention(), f32(3, 1, 6), f32(6, 5), f32(2, 1, 5, 4)),
     (FusedAttention(), f32(2, 1, 6), f32(2, 6, 5), f32(2, 5, 4), f32(4, 1)),
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), np.full((3, 5), -np.inf, np.float32)),
+    (FusedAttention(zero_blind=True), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), SOME_BLIND),
+    (FusedAttention(kv_groups=3), f32(2, 6, 5, 8), f32(2, 2, 8, 7), f32(2, 2, 7, 4), f32(2, 1, 1, 7)),
+    (FusedAttention(kv_groups=2, zero_blind=True, **HEADS_OUT), f32(2, 3, 4, 8), f32(2, 5, 2, 8), f32(2, 5, 2, 4), SOME_BLIND),
+    (FusedAttention(kv_groups=2), f32(4, 5, 8), f32(2, 8, 7), f32(2, 7, 4), f32(4, 5, 7)),
+    (FusedAttention(kv_groups=4, k_perm=(0, 1, 3, 2)), f32(1, 4, 1, 8), f32(1, 1, 300, 8), f32(1, 1, 300, 8)),
     (FusedAttention(), f32(2, 0, 6), f32(2, 6, 5), f32(2, 5, 4)),
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 0), f32(2, 0, 4)),
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 0), f32(2, 0, 4), f32(3, 1)),
@@ -102,6 +110,8 @@ case(RotaryEmbedding(), f32(2, 4, 3, 8), f32(2, 3, 4), f32(2, 3, 4))
 case(RotaryEmbedding(num_heads=4), f32(2, 3, 32), f32(50, 4), f32(50, 4), POSITIONS)
 case(RotaryEmbedding(rotary_embedding_dim=4), f32(2, 4, 3, 8), f32(50, 2), f32(50, 2), POSITIONS)
 case(RotaryEmbedding(rotary_embedding_dim=4, interleaved=True, num_heads=2), f32(2, 3, 16), f32(2, 3, 2), f32(2, 3, 2))
+case(RotaryEmbedding(), f32(2, 4, 3, 8), f32(1, 3, 4), f32(1, 3, 4))
+case(RotaryEmbedding(num_heads=4, interleaved=True), f32(2, 3, 32), f32(1, 3, 4), f32(1, 3, 4))
 case(RotaryEmbedding(), f16(2, 4, 3, 8), f16(50, 4), f16(50, 4), POSITIONS)
 case(RotaryEmbedding(rotary_embedding_dim=6), f32(2, 4, 3, 9), f32(2, 3, 3), f32(2, 3, 3))
 

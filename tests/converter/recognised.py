@@ -383,6 +383,125 @@ RECOGNISED = {
         {"RotaryEmbedding": 1},
         {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
     ),
+    "rotary-recognition of sequences that are alike": (
+        """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        { a, b = Split<axis = -1, num_outputs = 2>(x)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, x)
+          q = Mul(s, r)
+          y = Add(q, p) }""",
+        {"RotaryEmbedding": 1},
+        {"RotaryEmbedding": 1},
+    ),
+    "rotary-recognition of the first columns by rows of longer tables": (
+        """agraph (float[2,3,2,6] x) => (float[2,3,2,6] y)
+        <float[1,1,3,4] c = {9, 9, 9, 9, 0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75},
+         float[1,1,3,4] s = {9, 8, 9, 8, 0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
+         int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] four = {4}, int64[1] six = {6}>
+        { z = Slice(x, zero, four, three)
+          e = Slice(x, four, six, three)
+          c1 = Slice(c, one, three, two)
+          s1 = Slice(s, one, three, two)
+          a, b = Split<axis = -1, num_outputs = 2>(z)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c1, z)
+          q = Mul(s1, r)
+          t = Add(q, p)
+          y = Concat<axis = -1>(t, e) }""",
+        {"RotaryEmbedding": 1, "columns that aren't rotated": 1},
+        {"RotaryEmbedding": 1},
+    ),
+    "attention-recognition of queries that see no key": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v, float[5,7] f, float[2,1,7] bias) => (float[2,5,4] y)
+        <float zero = {0}, float lowest = {-1e38}>
+        { s = MatMul(q, k)
+          a = Add(bias, s)
+          see = Less(f, zero)
+          m = Where(see, a, lowest)
+          p = Softmax<axis = -1>(m)
+          n = IsNaN(p)
+          w = Where(n, zero, p)
+          y = MatMul(w, v) }""",
+        {"attention": 1},
+        {"Less": 1, "Where": 1, "Add": 1, "mnnx::FusedAttention": 1},
+    ),
+    "attention-recognition of repeated heads": (
+        """agraph (float[2,4,5,8] q, float[2,7,2,8] k, float[2,2,7,4] v) => (float[2,5,4,4] y)
+        <int64[1] two = {2}, int64[5] wide_k = {2, 2, 2, 7, 8}, int64[4] all_k = {2, 4, 7, 8},
+         int64[5] wide_v = {2, 2, 2, 7, 4}, int64[4] all_v = {2, 4, 7, 4}>
+        { h = Transpose<perm = [0, 2, 1, 3]>(k)
+          a = Unsqueeze(h, two)
+          b = Expand(a, wide_k)
+          c = Reshape(b, all_k)
+          d = Unsqueeze(v, two)
+          e = Expand(d, wide_v)
+          f = Reshape(e, all_v)
+          t = Transpose<perm = [0, 1, 3, 2]>(c)
+          s = MatMul(q, t)
+          p = Softmax<axis = -1>(s)
+          o = MatMul(p, f)
+          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
+        {"attention": 1},
+        {"mnnx::FusedAttention": 1},
+    ),
+    "movement of dims that are split behind a Transpose": (
+        """agraph (float[5,2,12] x) => (float[2,3,5,4] y)
+        <int64[3] merged = {5, 6, 4}, int64[4] whole = {2, 3, 5, 4}>
+        { a = Reshape(x, merged)
+          b = Transpose<perm = [1, 0, 2]>(a)
+          y = Reshape(b, whole) }""",
+        {"split before a Transpose": 1},
+        {"Reshape": 1, "Transpose": 1},
+    ),
+    "movement of three operands that one product made": (
+        """agraph (float[5,2,12] x) => (float[5,2,12] y)
+        <int64[4] parts = {5, 2, 3, 4}, int64[1] zero = {0}, int64[1] last = {-2},
+         int64 first = {0}, int64 second = {-2}, int64 third = {2}>
+        { a = Reshape(x, parts)
+          b = Unsqueeze(a, zero)
+          c = Transpose<perm = [3, 1, 2, 0, 4]>(b)
+          d = Squeeze(c, last)
+          q = Gather(d, first)
+          k = Gather(d, second)
+          v = Gather(d, third)
+          y = Concat<axis = -1>(v, k, q) }""",
+        {"Transpose of one dim more": 1, "place before a Transpose": 3},
+        {"Reshape": 1, "Gather": 3, "Concat": 1},
+    ),
+    "movement of the places of a Split": (
+        """agraph (float[2,5,2,4,8] x) => (float[2,4,5,5] y)
+        <int64[1] zero = {0}>
+        { a = Transpose<perm = [2, 0, 3, 1, 4]>(x)
+          b, c = Split<axis = 0, num_outputs = 2>(a)
+          q = Squeeze(b, zero)
+          k = Squeeze(c, zero)
+          t = Transpose<perm = [0, 1, 3, 2]>(k)
+          y = MatMul(q, t) }""",
+        {"place of a Split": 2, "place before a Transpose": 2, "Transpose of Transpose": 1},
+        {"Gather": 2, "Transpose": 2, "MatMul": 1},
+    ),
+    "epilogue-fusion of a product of rows": (
+        """agraph (float[2,5,3,4] x) => (float[2,5,6] y)
+        <int64[2] rows = {-1, 12}, float[12,6] w, int64[3] back = {2, 5, 6}, float[6] b>
+        { a = Reshape(x, rows)
+          m = Gemm(a, w, b)
+          c = Reshape(m, back)
+          y = Relu(c) }""",
+        {"Gemm to MatMul": 1, "product of rows": 1, "activation": 1},
+        {"Reshape": 1, "mnnx::FusedMatMul": 1},
+    ),
+    "movement of dims that are merged for a Transpose": (
+        """agraph (float[2,3,5,4] x) => (float[2,3,4,5] y)
+        <int64[3] merged = {-1, 5, 4}, int64[4] whole = {2, 3, 4, 5}>
+        { a = Reshape(x, merged)
+          b = Transpose<perm = [0, 2, 1]>(a)
+          y = Reshape(b, whole) }""",
+        {"split before a Transpose": 1},
+        {"Transpose": 1},
+    ),
     "attention-recognition": (
         """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
         <float c = {2}>

@@ -34,6 +34,18 @@ PATTERNS = {
         """a = Reshape(s, groups) n = InstanceNormalization(a, u, z) t = Shape(s) c = Reshape(n, t) p = Mul(c, g) r = Add(p, b)""",
         {"GroupNormalization": 1},
     ),
+    "GroupNormalization of single channels": (
+        ("2,6,3,4", "N,6,H,W"),
+        "int64[3] groups = {0, 6, -1}, float[6] u, float[6] z, float[6,1,1] g, float[6,1,1] b",
+        """a = Reshape(s, groups) n = InstanceNormalization(a, u, z) t = Shape(s) c = Reshape(n, t) p = Mul(c, g) r = Add(p, b)""",
+        {"InstanceNormalization": 1},
+    ),
+    "InstanceNormalization with a scale and shift of its own": (
+        ("2,6,5", "N,6,L"),
+        "int64[3] groups = {0, 6, -1}, float[6] u, float[6] z, float[6,1] g, float[6,1] b",
+        "a = Reshape(s, groups) n = InstanceNormalization(a, u, z) p = Mul(n, g) r = Add(p, b)",
+        {"InstanceNormalization": 1},
+    ),
     "RotaryEmbedding": (
         ("2,3,5,8", "N,3,S,8"),
         "int64[1] zero = {0}, int64[1] half = {4}, int64[1] end = {9223372036854775807}, int64[1] last = {-1}, int64[1] heads = {1}",

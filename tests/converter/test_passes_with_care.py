@@ -222,9 +222,9 @@ LEFT_ALONE = {
           y = Add(q, p) }""",
         {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
     ),
-    "a rotation by the same angles for all sequences": (
+    "a rotation by the same angles for all positions": (
         """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
-        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
+        <float[1,4] c = {0.5, 0.25, 0.5, 0.25}, float[1,4] s = {0.1, 0.2, 0.1, 0.2}>
         { a, b = Split<axis = -1, num_outputs = 2>(x)
           n = Neg(b)
           r = Concat<axis = -1>(n, a)
@@ -232,6 +232,54 @@ LEFT_ALONE = {
           q = Mul(s, r)
           y = Add(q, p) }""",
         {"Split": 1, "Neg": 1, "Concat": 1, "Mul": 2, "Add": 1},
+    ),
+    "the first columns, rotated, and the others in another order": (
+        """agraph (float[2,3,2,6] x) => (float[2,3,2,6] y)
+        <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
+         int64[2] parts = {4, 2}>
+        { z, e = Split<axis = -1>(x, parts)
+          a, b = Split<axis = -1, num_outputs = 2>(z)
+          n = Neg(b)
+          r = Concat<axis = -1>(n, a)
+          p = Mul(c, z)
+          q = Mul(s, r)
+          t = Add(q, p)
+          y = Concat<axis = -1>(e, t) }""",
+        {"Split": 1, "RotaryEmbedding": 1, "Concat": 1},
+    ),
+    "weights that are 1 in the place of NaN": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y)
+        <float one = {1}>
+        { s = MatMul(q, k)
+          p = Softmax<axis = -1>(s)
+          n = IsNaN(p)
+          w = Where(n, one, p)
+          y = MatMul(w, v) }""",
+        {"MatMul": 2, "Softmax": 1, "IsNaN": 1, "Where": 1},
+    ),
+    "scores with a number in their place that isn't lowest": (
+        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v, bool[5,7] m) => (float[2,5,4] y)
+        <float low = {-100}>
+        { s = MatMul(q, k)
+          t = Where(m, s, low)
+          p = Softmax<axis = -1>(t)
+          y = MatMul(p, v) }""",
+        {"MatMul": 2, "Softmax": 1, "Where": 1},
+    ),
+    "heads in turn are not neighbouring heads": (
+        """agraph (float[2,4,5,8] q, float[2,2,8,7] k, float[2,2,7,4] v) => (float[2,4,5,4] y)
+        <int64[1] one = {1}, int64[5] wide_k = {2, 2, 2, 8, 7}, int64[4] all_k = {2, 4, 8, 7},
+         int64[5] wide_v = {2, 2, 2, 7, 4}, int64[4] all_v = {2, 4, 7, 4}>
+        { a = Unsqueeze(k, one)
+          b = Expand(a, wide_k)
+          c = Reshape(b, all_k)
+          d = Unsqueeze(v, one)
+          e = Expand(d, wide_v)
+          f = Reshape(e, all_v)
+          s = MatMul(q, c)
+          p = Softmax<axis = -1>(s)
+          y = MatMul(p, f) }""",
+        {"Unsqueeze": 2, "Expand": 2, "Reshape": 2, "mnnx::FusedAttention": 1},
     ),
     "a Slice, a Pad and a Reshape that do something stay": (
         """agraph (float[2,3] x) => (float[1,3] a, float[2,4] b, float[3,2] c, float[2,3] d)

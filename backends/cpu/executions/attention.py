@@ -220,7 +220,7 @@ class RotaryExecution(Execution):
         batch, heads, length, size, rotated = self.op.sizes(x.shape)
         heads_inside = x.spec.rank == 3
         dims = (length, heads) if heads_inside else (heads, length)
-        rows = cos.shape[0] if positions is not None else 0
+        rows = math.prod(cos.shape[:-1])
         fault = self.backend.commands.fault(f"position_ids must be in 0 … {rows - 1}, not {{}}") if positions is not None else (0, 0)
         block = arguments(
             *(x, y, cos, sin, 0 if positions is None else positions),

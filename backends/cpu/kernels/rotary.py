@@ -10,7 +10,7 @@ def make(interleaved: bool):
 
     Arguments: x, y like it, cos and sin [positions, rotated / 2], row of cos and sin for each position of the batch (int64) or 0, rows
     of x, outer, inner, whether the outer dim is that of positions (else the inner one is), size, rotated, rows of cos and sin, address
-    and code for reports. Without rows given, each position has its own.
+    and code for reports. Without rows given, the positions have them in order, those of the whole batch or of each item.
     """
     floats, indices = pointer_to("float32"), pointer_to("int64")
 
@@ -21,7 +21,9 @@ def make(interleaved: bool):
             position = quotient(item, inner)
             if load_i64(args + 64) == 0:
                 position = quotient(position, outer) * inner + item - position * inner
-            if load_i64(args + 32) != 0:
+            if load_i64(args + 32) == 0:
+                position -= quotient(position, load_i64(args + 88)) * load_i64(args + 88)
+            else:
                 position = indices(load_i64(args + 32))[position]
                 if position < 0 or position >= load_i64(args + 88):
                     report(load_i64(args + 96), load_i64(args + 104), position)

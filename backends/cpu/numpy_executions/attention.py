@@ -87,12 +87,16 @@ def attention(
 @numpy_execution(FusedAttention)
 def fused_attention(op: FusedAttention, q: np.ndarray, k: np.ndarray, v: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
     wide_q, wide_k, wide_v = (widened(x.transpose(perm) if perm else x) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
+    if op.kv_groups > 1:
+        wide_k, wide_v = (x.repeat(op.kv_groups, axis=-3) for x in (wide_k, wide_v))
     scores = np.matmul(wide_q, wide_k) * np.asarray(op.scale, wide_q.dtype)
     if mask is not None:
         scores = scores + widened(mask)
     with np.errstate(invalid="ignore"):
-        weights = np.exp(scores - scores.max(axis=-1, keepdims=True, initial=-np.inf))
-        y = np.matmul(weights / weights.sum(axis=-1, keepdims=True), wide_v)
+        peak = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+        weights = np.exp(scores - peak)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        y = np.matmul(np.where(np.isneginf(peak), 0, weights) if op.zero_blind else weights, wide_v)
     return (y.transpose(op.y_perm) if op.y_perm else y).astype(q.dtype, copy=False)
 
 

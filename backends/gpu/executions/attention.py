@@ -277,8 +277,11 @@ class RotaryExecution(GpuExecution):
         (x, cos, sin, positions), y = (*inputs, None)[:4], outputs[0]
         if y.spec.size == 0:
             return
-        _, heads, length, size, rotated = self.op.sizes(x.shape)
-        rows = cos.shape[0] if positions is not None else 0
+        batch, heads, length, size, rotated = self.op.sizes(x.shape)
+        if positions is None and len(cos.shape) == 3 and cos.shape[0] < batch:  # all sequences have the same rows
+            positions, rows = self.backend.table(np.tile(np.arange(length, dtype=np.int64), batch).view(np.int32)), length
+        else:
+            rows = cos.shape[0] if positions is not None else 0
         faults, slot = self.backend.commands.fault(f"position_ids must be in 0 … {rows - 1}, not {{}}")
         heads_inside = x.spec.rank == 3
         params = [y.spec.size, *((length, heads) if heads_inside else (heads, length)), int(heads_inside), size, rotated]

@@ -1,0 +1,90 @@
+"""The dims of what is reshaped, expanded, filled, counted or cut by computed numbers, as far as those are known to be dims."""
+
+from __future__ import annotations
+
+import math
+
+from mnnx.converter.graph import Node
+from mnnx.converter.shape_values import DimOf, elements
+from mnnx.schema.model import Dim
+from mnnx.schema.ops.generation import ConstantOfShape, Range
+from mnnx.schema.ops.shape import Expand, Reshape
+from mnnx.schema.ops.slicing import Slice
+
+
+def dims_of_result(node: Node) -> list[Dim] | None:
+    """The dims of a node's first result, None for those that aren't known; None where not even their number is."""
+    if not isinstance(node.op, (ConstantOfShape, Expand, Range, Reshape, Slice)) or any(value is None for value in node.inputs[:2]):
+        return None
+    if not node.inputs:
+        return None
+    if isinstance(node.op, (Range, Slice)):
+        return _counted(node) if isinstance(node.op, Range) else _cut(node)
+    found, x = elements(node.inputs[-1]), node.inputs[0].shape
+    if found is None or found.is_scalar:
+        return None
+    items = [item.name if isinstance(item, DimOf) else item for item in found.items]
+    if isinstance(node.op, Reshape):
+        return _reshaped(x, items, node.op.allowzero)
+    if isinstance(node.op, Expand):
+        return None if x is None else _expanded(x, items)
+    return items
+
+
+def _counted(node: Node) -> list[Dim] | None:
+    """The dims of a Range from 0 in steps of 1."""
+    start, limit, step = (elements(value) for value in node.inputs)
+    counts = start == step._replace(items=(0,)) and step.items == (1,) if start and step else False
+    count = limit.items[0] if counts and limit and len(limit.items) == 1 else None
+    return [count.name] if isinstance(count, DimOf) else None
+
+
+def _cut(node: Node) -> list[Dim] | None:
+    """The dims of a Slice to computed ends: those along which it doesn't cut, and those that it takes whole."""
+    x, (starts, ends, axes, steps) = node.inputs[0], (*(elements(value) for value in node.inputs[1:]), None, None)[:4]
+    if x is None or x.shape is None or starts is None or ends is None or (len(node.inputs) > 4 and steps is None):
+        return None
+    places = range(len(ends.items)) if len(node.inputs) < 4 else axes.items if axes else (None,)
+    if not all(isinstance(place, int) and -x.rank <= place < x.rank for place in places):
+        return None
+    dims: list[Dim] = list(x.shape)
+    for i, place in enumerate(places):
+        end, step = ends.items[i], 1 if steps is None else steps.items[i]
+        whole = isinstance(end, DimOf) and end.is_dim_of(x, place % x.rank) and starts.items[i] == 0 and step == 1
+        dims[place] = x.shape[place] if whole else None
+    return dims
+
+
+def _reshaped(x: tuple[Dim, ...] | None, items: list[Dim], allowzero: bool) -> list[Dim]:
+    """The dims of a Reshape of dims `x` to elements of which None isn't known."""
+    places = [place for place, item in enumerate(items) if item == 0 and not allowzero]
+    for place in places:
+        items[place] = None if x is None or place >= len(x) else x[place]
+    if items.count(-1) == 1:
+        items[items.index(-1)] = _what_remains(x, [item for item in items if item != -1])
+    return [None if item == -1 else item for item in items]
+
+
+def _what_remains(x: tuple[Dim, ...] | None, others: list[Dim]) -> Dim:
+    """The dim that makes, with `others`, a tensor of as many elements as one of the dims `x`; None where that isn't known."""
+    if x is None or None in (*x, *others):
+        return None
+    open_dims = [dim for dim in x if isinstance(dim, str)]
+    for dim in others:
+        if isinstance(dim, str):
+            if dim not in open_dims:
+                return None
+            open_dims.remove(dim)
+    has, takes = (math.prod(dim for dim in dims if isinstance(dim, int)) for dims in (x, others))
+    if not takes or has % takes:
+        return None
+    if not open_dims:
+        return has // takes
+    return open_dims[0] if len(open_dims) == 1 and has == takes else None
+
+
+def _expanded(x: tuple[Dim, ...], items: list[Dim]) -> list[Dim]:
+    """The dims of an Expand of dims `x` to elements of which None isn't known."""
+    rank = max(len(x), len(items))
+    pairs = zip((1,) * (rank - len(x)) + x, [1] * (rank - len(items)) + items, strict=True)
+    return [own if item == 1 or own == item else item if own == 1 else own if isinstance(own, int) else None for own, item in pairs]
