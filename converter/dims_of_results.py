@@ -1,4 +1,4 @@
-"""The dims of what is reshaped, expanded, filled, counted or cut by computed numbers, as far as those are known to be dims."""
+"""The dims of what is reshaped, expanded, filled, resized, counted or cut by computed numbers, as far as those are known to be dims."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import math
 
 from mnnx.converter.graph import Node
 from mnnx.converter.shape_values import DimOf, elements
+from mnnx.converter.sizes import size_of_result
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.generation import ConstantOfShape, Range
+from mnnx.schema.ops.resize import Resize
 from mnnx.schema.ops.shape import Expand, Reshape
 from mnnx.schema.ops.slicing import Slice
 
 
 def dims_of_result(node: Node) -> list[Dim] | None:
     """The dims of a node's first result, None for those that aren't known; None where not even their number is."""
+    if isinstance(node.op, Resize):
+        x = node.inputs[0]
+        return None if x is None or x.rank is None else [size_of_result(node, place) for place in range(x.rank)]
     if not isinstance(node.op, (ConstantOfShape, Expand, Range, Reshape, Slice)) or any(value is None for value in node.inputs[:2]):
         return None
     if not node.inputs:

@@ -43,13 +43,14 @@ class Value:
 class Node:
     """An op with its inputs and outputs (None: left out). Change its inputs through `set_input`, so that users stay right."""
 
-    __slots__ = ("_inputs", "name", "op", "outputs")
+    __slots__ = ("_inputs", "inferred", "name", "op", "outputs")
 
     def __init__(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value | None], name: str = ""):
         self.op = op
         self.name = name
         self._inputs: list[Value | None] = []
         self.outputs = list(outputs)
+        self.inferred: object = None  # what inference knew of it when it last had nothing more to say
         for value in inputs:
             self._inputs.append(value)
             if value is not None:

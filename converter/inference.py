@@ -41,7 +41,6 @@ from mnnx.schema.ops.normalization import (
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, LpPool, MaxPool
 from mnnx.schema.ops.quantization import DequantizeLinear, DynamicQuantizeLinear, MatMulInteger, QLinearMatMul, QuantizeLinear
 from mnnx.schema.ops.reduction import CumSum, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum
-from mnnx.schema.ops.resize import Resize
 from mnnx.schema.ops.shape import Concat, DepthToSpace, Flatten, Identity, Reshape, Shape, Split, Squeeze, Transpose, Unsqueeze
 from mnnx.schema.ops.slicing import Pad, Slice
 
@@ -72,7 +71,9 @@ def infer_node(node: Node) -> tuple[Spec | None, ...]:
         return ()
     specs = [None if value is None else spec_of(value) for value in node.inputs]
     if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
-        _infer_by_names(node)
+        if node.inferred != _known(node):
+            _infer_by_names(node)
+            node.inferred = _known(node)
         _take_computed_dims(node)
         return ()
     results = _results(node, specs)
@@ -116,21 +117,22 @@ def refine(value: Value, dims: Sequence[Dim]) -> None:
         value.shape = tuple(own if dim is None or isinstance(own, int) else dim for own, dim in pairs)
 
 
+def _known(node: Node) -> tuple:
+    """What dims are inferred from by names. Passes ask again and again, mostly about nodes that are as they were."""
+    values = (*node.inputs, None, *node.outputs)
+    return node.op, *((v, v.dtype, v.shape, v.constant is None) if v is not None else None for v in values)
+
+
 def _infer_by_names(node: Node) -> None:
     """Gives outputs the dims that follow from those of the inputs, where the inputs' ranks are known."""
     if all(v is None or spec_of(v) is not None for v in node.outputs):
         return
     is_elementwise = type(node.op) in elementwise.TABLE
-    if not isinstance(node.op, (*_ASKED, Resize)) and not is_elementwise:
+    if not isinstance(node.op, _ASKED) and not is_elementwise:
         return
     if isinstance(node.op, Squeeze) and len(node.inputs) == 1:  # whether a dim is 1 is a comparison, too
         return
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
-        return
-    if isinstance(node.op, Resize):
-        x, result = node.inputs[0], node.outputs[0]
-        result.dtype = x.dtype if result.dtype is None else result.dtype
-        refine(result, [size_of_result(node, place) for place in range(x.rank)])
         return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
     answers = []
@@ -178,7 +180,7 @@ def _broadcast(shapes: list[list[Dim]]) -> list[Dim]:
 
 
 def _take_computed_dims(node: Node) -> None:
-    """Gives a node's result the dims that are known of a computed shape, length or end."""
+    """Gives a node's result the dims that are known of a computed shape, length, end or factor."""
     dims, result = dims_of_result(node), node.outputs[0] if node.outputs else None
     if dims is None or result is None or len(dims) > MAX_RANK:
         return

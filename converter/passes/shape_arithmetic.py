@@ -15,7 +15,6 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
 from mnnx.converter.shape_values import DimOf, Elements, elements
-from mnnx.converter.subgraph_shapes import infer_anew
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Sub
 from mnnx.schema.ops.cast import Cast
@@ -199,7 +198,7 @@ class ShapeArithmetic(RulePass):
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         for node in list(graph.nodes):
-            infer_anew(node, infer_node)
+            infer_node(node)
             results = list(node.outputs)
             for rule in self._rules(node):
                 if node.inputs and self._apply(rule, node, graph):
