@@ -10,7 +10,7 @@ names that broadcast may be equal, which no rule is asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -119,8 +119,9 @@ def refine(value: Value, dims: Sequence[Dim]) -> None:
 
 def _known(node: Node) -> tuple:
     """What dims are inferred from by names. Passes ask again and again, mostly about nodes that are as they were."""
-    values = (*node.inputs, None, *node.outputs)
-    return node.op, *((v, v.dtype, v.shape, v.constant is None) if v is not None else None for v in values)
+    inputs = ((v, v.dtype, v.shape, v.constant is None) if v is not None else None for v in node.inputs)
+    outputs = ((v, v.dtype is None, v.shape is None) if v is not None else None for v in node.outputs)
+    return node.op, tuple(inputs), tuple(outputs)
 
 
 def _infer_by_names(node: Node) -> None:
@@ -135,23 +136,25 @@ def _infer_by_names(node: Node) -> None:
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
-    answers = []
-    for start in _FIRST_PRIMES:
-        sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
-        specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
-        answers.append((sizes, _results(node, specs)))
-    cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
-    (first, one), (second, two) = answers
+    (first, one), (second, two) = (_answer(node, symbols, start) for start in _FIRST_PRIMES)
     if not one and node.outputs[0] is not None:
         if is_elementwise:
             refine(node.outputs[0], _broadcast([_named(v) for v in node.inputs if v is not None]))
         elif isinstance(node.op, MatMul) and (dims := _product(*map(_named, node.inputs))):
             refine(node.outputs[0], dims)
+    cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
     for value, a, b in zip(node.outputs, one, two, strict=False):
         if value is not None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
             value.dtype = value.dtype if value.dtype is not None else a.dtype
             dims = enumerate(zip(a.shape, b.shape, strict=True))
             refine(value, [None if place in cut else _found_dim(node, place, sizes, first, second) for place, sizes in dims])
+
+
+def _answer(node: Node, symbols: Iterable[str], start: int) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
+    """Sizes in the place of names, and what the op's rule makes of them."""
+    sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
+    specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
+    return sizes, _results(node, specs)
 
 
 def _found_dim(node: Node, place: int, sizes: tuple[int, int], first: Mapping[str, int], second: Mapping[str, int]) -> Dim:

@@ -24,6 +24,7 @@ from mnnx.converter.frontends.onnx.inferred_types import with_inferred_types
 from mnnx.converter.frontends.onnx.node import OnnxNode
 from mnnx.converter.frontends.onnx.order import in_order
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.inference import infer_node
 from mnnx.converter.subgraph_shapes import merged
 from mnnx.errors import ConversionError, MnnxError, UnsupportedOperator
 from mnnx.schema import dtypes
@@ -321,7 +322,9 @@ class _GraphImport:
             node.fail("has no outputs; the model is broken")
         if isinstance(result, Op):
             outputs = [Value(name) if name else None for name in node.output_names]
-            self.graph.nodes.append(Node(result, node.inputs, outputs, self.fresh(node.name)))
+            made = Node(result, node.inputs, outputs, self.fresh(node.name))
+            self.graph.nodes.append(made)
+            infer_node(made)
         else:
             outputs = list(result) if isinstance(result, Sequence) else [result]
             if not all(isinstance(value, Value | None) for value in outputs):
