@@ -14,7 +14,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_products import PRODUCTS, Product, obstacle
 from mnnx.converter.passes.affine_values import AFFINE, CARRIERS, Affine, Carried, affine_of, argument_of, carried
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, substitute
 from mnnx.converter.passes.dims import rank_of
 from mnnx.schema.ops.arithmetic import Add
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
@@ -30,18 +30,13 @@ class _Path(Row):
     affine: Affine
 
 
-class FoldIntoPrevious(Rule):
+class FoldIntoPrevious(SearchRule):
     """product → ops between → affine op: the product has other weights, and the ops between stay."""
 
     name = "scale and shift into the product before"
     ops = AFFINE
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        found = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: _Path) -> None:
         product, result = found.product, node.outputs[0]
         value = _renamed(product.node.outputs[0], result) if found.between else result
         made = product.after(found.affine, value)
@@ -54,7 +49,7 @@ class FoldIntoPrevious(Rule):
         for old in (product.node, *(old for old, _ in found.between)):
             graph.remove(old)
 
-    def _find(self, node: Node, graph: Graph) -> _Path | str:
+    def find(self, node: Node, graph: Graph) -> _Path | str:
         value = argument_of(node)
         if value is None:
             return "not of one computed value and constants"
@@ -92,19 +87,15 @@ def _renamed(value: Value, result: Value) -> Value:
     return Value(f"{value.name}/{result.name}", value.dtype, value.shape)
 
 
-class FoldIntoNext(Rule):
+class FoldIntoNext(SearchRule):
     """affine op → ops between → product, as often as its result is used: the products have other weights, and the ops between stay."""
 
     name = "scale and shift into the product behind"
     ops = AFFINE
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
+    def rewrite_found(self, node: Node, graph: Graph, found: list[_Path]) -> None:
         x = argument_of(node)
-        for branch in self._find(node, graph):
+        for branch in found:
             value = x
             for old, moved in branch.between:
                 result = _renamed(old.outputs[0], node.outputs[0])
@@ -118,7 +109,7 @@ class FoldIntoNext(Rule):
                 old.detach()
         graph.remove(node)
 
-    def _find(self, node: Node, graph: Graph) -> list[_Path] | str:
+    def find(self, node: Node, graph: Graph) -> list[_Path] | str:
         x, result = argument_of(node), node.outputs[0]
         if x is None:
             return "not of one computed value and constants"

@@ -11,7 +11,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.repeated_heads import Perm, Repeated, keeps_rows, repeated_heads, unmoved
 from mnnx.schema.ops.activation import Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
@@ -52,18 +52,13 @@ class _Found(Row):
     last: Node
 
 
-class FuseAttention(Rule):
+class FuseAttention(SearchRule):
     """MatMul → factor → mask → Softmax → MatMul, where nobody else looks at what is in between."""
 
     name = "attention"
     ops = (MatMul,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        found = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: _Found) -> None:
         operands = [*found.operands]
         if found.masks:
             operands.append(_sum(found.masks, node, graph))
@@ -71,7 +66,7 @@ class FuseAttention(Rule):
         if found.last is not node:
             graph.remove(node)
 
-    def _find(self, node: Node, graph: Graph) -> _Found | str:
+    def find(self, node: Node, graph: Graph) -> _Found | str:
         weights = node.inputs[0]
         plain = _without_nans(weights, graph)
         softmax = made_by(weights if plain is None else plain, Softmax)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterator
+from typing import Any
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.dims import rank_of
@@ -59,6 +60,39 @@ class Rule(ABC):
     def rewrite(self, node: Node, graph: Graph) -> None:
         """Applies the rule to a node that matched."""
 
+    def apply(self, node: Node, graph: Graph) -> bool:
+        """Rewrites a node of the graph where the rule applies to it; whether it did."""
+        if self.match(node, graph) is not None or node not in graph.nodes:
+            return False
+        self.rewrite(node, graph)
+        return True
+
+
+class SearchRule(Rule):
+    """A rule that finds by searching what it needs for the rewrite, or why it doesn't apply. It searches once."""
+
+    @abstractmethod
+    def find(self, node: Node, graph: Graph) -> Any:
+        """What `rewrite_found` takes, or the reason (a str) why the rule doesn't apply."""
+
+    @abstractmethod
+    def rewrite_found(self, node: Node, graph: Graph, found: Any) -> None:
+        """Applies the rule to a node for which this was found."""
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        found = self.find(node, graph)
+        return found if isinstance(found, str) else None
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        self.rewrite_found(node, graph, self.find(node, graph))
+
+    def apply(self, node: Node, graph: Graph) -> bool:
+        found = self.find(node, graph)
+        if isinstance(found, str) or node not in graph.nodes:
+            return False
+        self.rewrite_found(node, graph, found)
+        return True
+
 
 class RulePass(Pass):
     """Applies a list of rules to every node until none matches."""
@@ -86,10 +120,7 @@ class RulePass(Pass):
 
     def _apply(self, rule: Rule, node: Node, graph: Graph) -> bool:
         try:
-            if rule.match(node, graph) is not None or node not in graph.nodes:
-                return False
-            rule.rewrite(node, graph)
-            return True
+            return rule.apply(node, graph)
         except MnnxError:
             raise
         except Exception as error:  # a rule may rely on what holds for every legal node

@@ -10,7 +10,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_values import affine_of, argument_of
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.dims import rank_of
 from mnnx.converter.passes.flattened_products import FlattenedProduct
 from mnnx.schema.ops.activation import Elu, Gelu, HardSigmoid, HardSwish, LeakyRelu, Mish, Relu, Sigmoid, Swish
@@ -117,23 +117,19 @@ class FuseScale(Rule):
         return None
 
 
-class FuseBias(Rule):
+class FuseBias(SearchRule):
     """MatMul + constant vector: the bias of a FusedMatMul."""
 
     name = "bias into MatMul"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        product, bias = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, Value]) -> None:
+        product, bias = found
         op = _as_fused(product.op)
         substitute(graph, node, Node(op, [*product.inputs[:2], vector(bias)], node.outputs, product.name))
         graph.remove(product)
 
-    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
+    def find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
         for result, bias in (node.inputs, node.inputs[::-1]):
             product = made_by(result, MatMul, FusedMatMul)
             if product is None or bias.constant is None or not _floats(product.inputs[0]):
@@ -150,24 +146,20 @@ class FuseBias(Rule):
         return "not a matrix product plus a vector"
 
 
-class FuseResidual(Rule):
+class FuseResidual(SearchRule):
     """Product + a tensor of the same shape: its residual input."""
 
     name = "residual sum"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        product, residual = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, Value]) -> None:
+        product, residual = found
         inputs = [*product.inputs, None][:3]
         new = Node(_as_fused(product.op), [*inputs, residual], node.outputs, product.name)
         substitute(graph, node, new)
         graph.remove(product)
 
-    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
+    def find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
         if node.inputs[0] is node.inputs[1]:
             return "the sum of a tensor and itself"
         candidates = []

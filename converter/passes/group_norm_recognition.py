@@ -10,31 +10,27 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_values import affine_of, argument_of
-from mnnx.converter.passes.base import Rule, made_by, only_user, substitute
+from mnnx.converter.passes.base import SearchRule, made_by, only_user, substitute
 from mnnx.schema.ops.arithmetic import Add, Mul
 from mnnx.schema.ops.normalization import GroupNormalization, InstanceNormalization
 from mnnx.schema.ops.shape import Reshape
 
 
-class RecognizeGroupNorm(Rule):
+class RecognizeGroupNorm(SearchRule):
     """Starts from the sum with β."""
 
     name = "GroupNormalization"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, norm, scale, bias = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, Node, np.ndarray, np.ndarray]) -> None:
+        x, norm, scale, bias = found
         dtype, name = norm.inputs[1].dtype, node.outputs[0].name
         operands = [Value(f"{name}/{which}", constant=array.astype(dtype)) for which, array in (("scale", scale), ("bias", bias))]
         groups = norm.inputs[1].constant.size
         op = norm.op if groups == scale.size else GroupNormalization(num_groups=groups, epsilon=norm.op.epsilon)
         substitute(graph, node, Node(op, [x, *operands], node.outputs, node.name))
 
-    def _find(self, node: Node, graph: Graph) -> tuple[Value, Node, np.ndarray, np.ndarray] | str:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, Node, np.ndarray, np.ndarray] | str:
         """x, the InstanceNormalization, and scale and bias per channel."""
         product = made_by(argument_of(node), Mul)
         result = argument_of(product) if product is not None else None

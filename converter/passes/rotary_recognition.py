@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, other_input, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, other_input, substitute
 from mnnx.converter.passes.rotary_tables import Half, half_of
 from mnnx.schema.ops.arithmetic import Add, Mul, Neg
 from mnnx.schema.ops.attention import RotaryEmbedding
@@ -19,22 +19,18 @@ from mnnx.schema.ops.slicing import Slice
 _FLOAT32 = np.dtype(np.float32)  # others have no native kernel everywhere
 
 
-class RecognizeRotary(Rule):
+class RecognizeRotary(SearchRule):
     """Starts from the sum, of x [N, H, L, D]."""
 
     name = "RotaryEmbedding"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, *halves = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, Half, Half]) -> None:
+        x, *halves = found
         tables = [half.compute(node, graph) for half in halves]
         substitute(graph, node, Node(RotaryEmbedding(), [x, *tables], node.outputs, node.name))
 
-    def _find(self, node: Node, graph: Graph) -> tuple[Value, Half, Half] | str:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, Half, Half] | str:
         """x and the halves of cos and sin."""
         parts = self._parts(node)
         if parts is None:

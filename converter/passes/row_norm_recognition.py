@@ -15,7 +15,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_values import Affine, affine_of, argument_of
-from mnnx.converter.passes.base import Rule, is_close, made_by, only_user, other_input, scalar, substitute
+from mnnx.converter.passes.base import Rule, SearchRule, is_close, made_by, only_user, other_input, scalar, substitute
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Reciprocal, Sqrt, Sub
 from mnnx.schema.ops.normalization import LayerNormalization, RMSNormalization
 from mnnx.schema.ops.reduction import ReduceMean
@@ -144,18 +144,14 @@ def _centred(value: Value) -> Value | None:
     return difference.inputs[0] if difference is not None and _last_axis_mean(difference.inputs[1]) is difference.inputs[0] else None
 
 
-class FoldScaleAndShift(Rule):
+class FoldScaleAndShift(SearchRule):
     """LayerNormalization → a factor or shift per column: its scale and bias; RMSNormalization → a factor: its scale."""
 
     name = "scale and bias"
     ops = (Mul, Div, Add, Sub)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node, graph)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        norm, scale, bias = self._find(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, np.ndarray, np.ndarray]) -> None:
+        norm, scale, bias = found
         dtype, name = norm.inputs[1].dtype, node.outputs[0].name
         operands = [Value(f"{name}/scale", constant=scale.astype(dtype))]
         if bias.any():
@@ -163,7 +159,7 @@ class FoldScaleAndShift(Rule):
         substitute(graph, node, Node(norm.op, [norm.inputs[0], *operands], [node.outputs[0], *norm.outputs[1:]], norm.name))
         graph.remove(norm)
 
-    def _find(self, node: Node, graph: Graph) -> tuple[Node, np.ndarray, np.ndarray] | str:
+    def find(self, node: Node, graph: Graph) -> tuple[Node, np.ndarray, np.ndarray] | str:
         """The normalization, and its scale and bias with the node's."""
         result = argument_of(node)
         norm = made_by(result, LayerNormalization, RMSNormalization)

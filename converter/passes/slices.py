@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule
+from mnnx.converter.passes.base import SearchRule
 from mnnx.schema.ops.shape import Split
 from mnnx.schema.ops.slicing import Slice
 
@@ -21,18 +21,14 @@ class Part(NamedTuple):
     dim: int
 
 
-class SplitOfSlices(Rule):
+class SplitOfSlices(SearchRule):
     """Starts from the first of the Slices."""
 
     name = "Slices of all parts"
     ops = (Slice,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        found = self._find(node)
-        return found if isinstance(found, str) else None
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        slices = self._find(node)
+    def rewrite_found(self, node: Node, graph: Graph, found: list[Node]) -> None:
+        slices = found
         parts = [part_of(one) for one in slices]
         sizes = np.array([part.end - part.start for part in parts], np.int64)
         op = Split(axis=parts[0].axis, num_outputs=len(parts))
@@ -43,7 +39,7 @@ class SplitOfSlices(Rule):
             one.detach()
             graph.nodes.remove(one)
 
-    def _find(self, node: Node) -> list[Node] | str:
+    def find(self, node: Node, graph: Graph) -> list[Node] | str:
         """The Slices, in the order of what they take."""
         own = part_of(node)
         if own is None:
