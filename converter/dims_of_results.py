@@ -13,6 +13,9 @@ from mnnx.schema.ops.resize import Resize
 from mnnx.schema.ops.shape import Expand, Reshape
 from mnnx.schema.ops.slicing import Slice
 
+#: What exporters write for the end of a dim, or more than that: tf2onnx this, others 2**31 - 1 and 2**63 - 1.
+THE_END = 10**9
+
 
 def dims_of_result(node: Node) -> list[Dim] | None:
     """The dims of a node's first result, None for those that aren't known; None where not even their number is."""
@@ -45,7 +48,7 @@ def _counted(node: Node) -> list[Dim] | None:
 
 
 def _cut(node: Node) -> list[Dim] | None:
-    """The dims of a Slice to computed ends: those along which it doesn't cut, and those that it takes whole."""
+    """The dims of a Slice: those along which it doesn't cut, and those that it takes whole."""
     x, (starts, ends, axes, steps) = node.inputs[0], (*(elements(value) for value in node.inputs[1:]), None, None)[:4]
     if x is None or x.shape is None or starts is None or ends is None or (len(node.inputs) > 4 and steps is None):
         return None
@@ -55,8 +58,8 @@ def _cut(node: Node) -> list[Dim] | None:
     dims: list[Dim] = list(x.shape)
     for i, place in enumerate(places):
         end, step = ends.items[i], 1 if steps is None else steps.items[i]
-        whole = isinstance(end, DimOf) and end.is_dim_of(x, place % x.rank) and starts.items[i] == 0 and step == 1
-        dims[place] = x.shape[place] if whole else None
+        ends_there = end.is_dim_of(x, place % x.rank) if isinstance(end, DimOf) else end is not None and end >= THE_END
+        dims[place] = x.shape[place] if ends_there and starts.items[i] == 0 and step == 1 else None
     return dims
 
 

@@ -7,14 +7,13 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from mnnx.converter.dims_of_results import THE_END
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Pass
 from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Split, Tile, Transpose
 from mnnx.schema.ops.slicing import Pad, Slice
 
-#: What exporters write for the end of a dim.
-_END = 2**31 - 1
 _CANDIDATES = (Identity, Cast, Transpose, Concat, Expand, Flatten, Reshape, Split, Tile, Pad, Slice)
 
 
@@ -129,7 +128,7 @@ def _keeps_all(x: Value, node: Node) -> bool:
     axes = list(range(len(ends))) if axes is None else axes
     if len(axes) != len(ends) or any(step != 1 for step in steps or ()):
         return False
-    return all(end >= _END or _reaches(x, axis, end) for axis, end in zip(axes, ends, strict=True))
+    return all(end >= THE_END or _reaches(x, axis, end) for axis, end in zip(axes, ends, strict=True))
 
 
 def _reaches(x: Value, axis: int, end: int) -> bool:

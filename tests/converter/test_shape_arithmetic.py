@@ -106,6 +106,15 @@ MODELS = {
           y = Add(r, t) }""",
         {"Slice": 1, "Shape": 1, "ReduceMax": 1, "Expand": 1, "Add": 1},
     ),
+    "a Slice to where exporters write the end takes all": (
+        """agraph (float[N, 4, L] x) => (float[P, 4, Q] y)
+        <int32[2] zeros = {0, 0}, int32[2] end = {1000000000, 2147483647}, int32[2] both = {0, 2}>
+        { r = Slice(x, zeros, end, both)
+          s = Shape(x)
+          t = Expand(r, s)
+          y = Exp(t) }""",
+        {"Exp": 1},
+    ),
     "a number that is filled into own dims is that number": (
         """agraph (float[N, 4, L] x) => (float[N, 4, L] y)
         { s = Shape(x)
