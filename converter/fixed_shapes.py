@@ -150,7 +150,7 @@ def _checked_dim(what: str, dim: Any) -> int | Range:
         return _checked_size(what, dim)
     if len(dim) != 2:
         raise ConversionError(f"{what} must be a size or a range (smallest, largest), not {dim!r}")
-    smallest = 0 if dim[0] == 0 and _is_whole(dim[0]) else _checked_size(f"the smallest size of {what}", dim[0])
+    smallest = _checked_size(f"the smallest size of {what}", dim[0], least=0)
     largest = None if dim[1] is None else _checked_size(f"the largest size of {what}", dim[1])
     if largest is not None and smallest > largest:
         raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
@@ -162,11 +162,7 @@ def _is_name(dim: Any) -> bool:
     return isinstance(dim, str) and re.fullmatch(r"\s*[-+]?[\d.]*\s*", dim) is None
 
 
-def _checked_size(what: str, size: Any) -> int:
-    if not _is_whole(size) or not 1 <= size <= _LARGEST:
-        raise ConversionError(f"{what} must be a whole number from 1 to 2**63 - 1, not {size!r}")
+def _checked_size(what: str, size: Any, least: int = 1) -> int:
+    if not isinstance(size, Integral) or isinstance(size, bool) or not least <= size <= _LARGEST:
+        raise ConversionError(f"{what} must be a whole number from {least} to 2**63 - 1, not {size!r}")
     return int(size)
-
-
-def _is_whole(size: Any) -> bool:
-    return isinstance(size, Integral) and not isinstance(size, bool)

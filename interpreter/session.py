@@ -16,6 +16,7 @@ from mnnx.interpreter.pipeline import Callback, Hooks
 from mnnx.interpreter.plan import Plan
 from mnnx.interpreter.runner import GraphRunner
 from mnnx.interpreter.runtime import LoadedModel, Runtime
+from mnnx.interpreter.shared_dims import SharedDims
 from mnnx.interpreter.tensor import NamedTensors, SessionTensor, copied
 from mnnx.interpreter.unit import CallbackStop, Placement
 from mnnx.schema import dtypes
@@ -56,6 +57,7 @@ class Session:
         self._wanted = tuple(dict.fromkeys([*self._graph.outputs, *map(self._find, config.save_tensors)]))
         self.inputs = NamedTensors("input", (SessionTensor(values[i], loaded.model.ranges) for i in self._graph.inputs))
         self.outputs = NamedTensors("output", (SessionTensor(values[i], results=self._results) for i in self._wanted))
+        self._shared_dims = SharedDims({name: tensor.dims for name, tensor in self.inputs.items()})
         with self._exclusive():
             self._prepare()
 
@@ -116,6 +118,7 @@ class Session:
 
     def _run(self, feed: Mapping[str, Any] | None, outputs: Sequence[str] | None, hooks: Hooks | None) -> dict[str, Any]:
         values = self._feed(feed)
+        self._shared_dims.check({name: tensor.shape for name, tensor in self.inputs.items() if tensor.kind == "tensor"})
         runner = self._runner(outputs)
         self._last = runner
         self._results.clear()
@@ -195,6 +198,7 @@ class Session:
         with self._exclusive():
             self._check_inputs(shapes, "shape")
             checked = {name: self.inputs[name].checked_shape(shape) for name, shape in shapes.items()}
+            self._shared_dims.check(checked)
             for name, shape in checked.items():
                 self.inputs[name].set_shape(shape)
             self._prepare()
@@ -204,6 +208,7 @@ class Session:
         tensors = list(self.inputs.values())
         if any(t.kind != "tensor" or t.dtype is None or t.dtype == dtypes.STRING or t.is_open for t in tensors):
             return
+        self._shared_dims.check({tensor.name: tensor.shape for tensor in tensors})
         runner = self._runner(None)
         plan = runner.prepare([Spec(t.dtype, t.shape) for t in tensors])
         self._save_tuning()

@@ -78,10 +78,12 @@ def make_feed(
     for name, value in feed.items():
         _check_given_shape(inputs[name], getattr(value, "shape", None), options)
     shapes: dict[str, tuple[int, ...]] = {}
+    fed = {name: value.shape for name, value in feed.items() if inputs[name].kind == "tensor"}
+    sizes = _sizes(inputs, options, fed)
     still_open = []
     for name, tensor in inputs.items():
         if name not in given and tensor.kind == "tensor":
-            shape = _fixed_shape(tensor, options)
+            shape = _fixed_shape(tensor, options, sizes)
             if shape is None:
                 still_open.append(tensor)
             else:
@@ -92,7 +94,7 @@ def make_feed(
     if still_open:
         raise InputError(_open_message(still_open, options))
     if resize is not None:
-        resize(shapes | {name: value.shape for name, value in feed.items() if inputs[name].kind == "tensor"})
+        resize(shapes | fed)
     rng = np.random.default_rng(options.seed)
     for name, shape in shapes.items():
         _check_size(inputs[name], shape)
@@ -116,7 +118,8 @@ def telling_of_random_values(inputs: Mapping[str, SessionTensor], options: FeedO
 def fixed_shapes(inputs: Mapping[str, SessionTensor], options: FeedOptions) -> dict[str, tuple[int, ...]] | None:
     """The shapes of all inputs, as far as --shape and --dim settle them; None where one is open or isn't a tensor."""
     _check_names(inputs, options)
-    shapes = {name: _fixed_shape(tensor, options) if tensor.kind == "tensor" else None for name, tensor in inputs.items()}
+    sizes = _sizes(inputs, options, {})
+    shapes = {name: _fixed_shape(tensor, options, sizes) if tensor.kind == "tensor" else None for name, tensor in inputs.items()}
     return None if None in shapes.values() else shapes
 
 
@@ -164,12 +167,24 @@ def _check_size(tensor: SessionTensor, shape: tuple[int, ...]) -> None:
         )
 
 
-def _fixed_shape(tensor: SessionTensor, options: FeedOptions) -> tuple[int, ...] | None:
+def _sizes(inputs: Mapping[str, SessionTensor], options: FeedOptions, fed: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    """The sizes of named dims that are given, be it by the shape of an input, and of batches, which are 1 where they may."""
+    from mnnx.interpreter.shared_dims import sizes_of
+
+    given = sizes_of({name: tensor.dims for name, tensor in inputs.items()}, {**options.shapes, **fed}) | dict(options.sizes)
+    firsts = {tensor.dims[0]: tensor.ranges for tensor in inputs.values() if tensor.dims}
+    batches = {dim: max(1, ranges.get(dim, (1, None))[0]) for dim, ranges in firsts.items() if isinstance(dim, str) and dim.isidentifier()}
+    return batches | given
+
+
+def _fixed_shape(tensor: SessionTensor, options: FeedOptions, sizes: Mapping[str, int]) -> tuple[int, ...] | None:
+    from mnnx.schema.dim_names import size_of
+
     if tensor.name in options.shapes:
         return options.shapes[tensor.name]
     if tensor.dims is None:
         return None
-    shape = [dim if isinstance(dim, int) else options.sizes.get(dim) for dim in tensor.dims]
+    shape = [size_of(dim, sizes) if isinstance(dim, str) else dim for dim in tensor.dims]
     if shape and shape[0] is None:
         shape[0] = max(1, tensor.ranges.get(tensor.dims[0], (1, None))[0])  # the batch
     return None if None in shape else tuple(shape)

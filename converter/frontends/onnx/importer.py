@@ -122,7 +122,8 @@ def _unsupported_message(unsupported: dict[tuple[str, str, int], list[str]]) -> 
         [
             f"{len(rows)} operator(s) of this model are not supported:",
             *rows,
-            "Export the model without them (another opset, or decomposed into standard ops); `mnnx ops` lists what is supported.",
+            "Export the model without them (another opset, or decomposed into standard ops), or write them in Python (mnnx.op and",
+            "mnnx.importer; the command line finds them by entry points). `mnnx ops` lists what is supported.",
         ]
     )
 

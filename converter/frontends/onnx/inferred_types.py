@@ -19,6 +19,9 @@ from mnnx.schema.log import log
 SECONDS = 20
 MEMORY_BYTES = 2 << 30
 
+#: What exporters call dims of which nothing is known.
+_NO_NAMES = ("?", "*", "-1", "none", "unk", "unknown", "undefined", "dynamic")
+
 #: A tensor of more elements is no shape that inference would look at.
 MAX_SHAPE_VALUES = 1 << 10
 
@@ -28,8 +31,8 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     declared = {o.domain for o in model.opset_import}
     missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
     model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
-    for dim in list(_negative_dims(model.graph)):
-        dim.ClearField("dim_value")
+    for dim in list(_nameless_dims(model.graph)):
+        dim.Clear()
     try:
         inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES))
     except (Lost, DecodeError) as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
@@ -90,8 +93,9 @@ def _take_types(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
             output.CopyFrom(other)
 
 
-def _negative_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
-    """Declared dims that some exporters write as -1: they are open, but onnx's inference stops at them."""
+def _nameless_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    """Declared dims that are open without a name, though some exporters write them as -1, at which onnx's inference stops, or "?", which
+    would make them equal."""
     for graph in graphs(main):
         for info in [*graph.input, *graph.output, *graph.value_info]:
-            yield from (dim for dim in info.type.tensor_type.shape.dim if dim.dim_value < 0)
+            yield from (d for d in info.type.tensor_type.shape.dim if d.dim_value < 0 or d.dim_param.casefold() in _NO_NAMES)

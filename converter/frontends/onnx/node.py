@@ -68,7 +68,7 @@ class OnnxNode:
             return self._context.sparse_array(proto.sparse_tensor)
         if proto.type in (kinds.INTS, kinds.FLOATS, kinds.STRINGS) and not (proto.ints or proto.floats or proto.strings):
             return ()
-        self.fail(f"the attribute {name!r} is of type {kinds.AttributeType.Name(proto.type)}, wanted {kind}")
+        self.fail(f"the attribute {name!r} is of type {kinds.AttributeType.Name(proto.type)}, wanted {getattr(kind, '__name__', kind)}")
 
     def has(self, name: str) -> bool:
         return name in self._attributes
