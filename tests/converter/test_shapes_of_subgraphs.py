@@ -95,7 +95,7 @@ CHANGING = {
         [{"k": k, "x": (1, 4)} for k in (1, 3)],
     ),
     "a state that is called like an input, and grows": (
-        "int64 k, float[N] x, float[N] z) => (float[A] y, float[B] w",
+        "int64 k, float[N] x, float[Z] z) => (float[A] y, float[B] w",
         """y, w = Loop(k, yes, x, z) <body = b (int64 i, bool c, float[N] s, float[N] r) => (bool d, float[N] t, float[N] u)
             { t = Concat<axis = 0>(s, z) h = Shape(t) e = Expand(two, h) g = Shape(s) f = Expand(two, g) a = Add(s, f)
               q = ReduceSum<keepdims = 0>(a) b1 = ReduceSum<keepdims = 0>(e) m = Add(q, b1) u = Add(r, m) d = Identity(c) }>""",

@@ -62,7 +62,7 @@ def test_nodes_are_listed_in_order(mnnx_command, classifier: Path) -> None:
 
 
 def test_a_shape_that_breaks_a_rule_is_told(mnnx_command, saved) -> None:
-    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[B, C] y) => (float[A, C] z) { z = MatMul(x, y) }')
+    source = saved('<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[D, C] y) => (float[A, C] z) { z = MatMul(x, y) }')
     result = mnnx_command("inspect", source, "--shape", "x=2,3", "--shape", "y=4,5", "--json")
     assert (result.exit_code, result.stdout, "MatMul" in result.stderr) == (1, "", True)
 
