@@ -52,9 +52,12 @@ _ASKED = (
     *(ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, RMSNormalization, RotaryEmbedding, Shape, Slice, Softmax, Split),
     *(Squeeze, Transpose, Unsqueeze),
 )
-#: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
+#: Sizes have many small divisors, so that a Reshape can split them.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13
-_FIRST_PRIMES = (1_000_003, 2_000_003)
+#: The rest of them are numbers of the minimal standard generator (Park and Miller, 1988), from two starts on: sizes in a row would be sums
+#: of each other.
+_STARTS = (1_000_003, 2_000_003)
+_FACTOR, _MODULUS = 48271, 2**31 - 1
 
 
 def spec_of(value: Value) -> Spec | None:
@@ -136,7 +139,7 @@ def _infer_by_names(node: Node) -> None:
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
-    (first, one), (second, two) = (_answer(node, symbols, start) for start in _FIRST_PRIMES)
+    (first, one), (second, two) = (_answer(node, symbols, start) for start in _STARTS)
     if not one and node.outputs[0] is not None:
         if is_elementwise:
             refine(node.outputs[0], _broadcast([_named(v) for v in node.inputs if v is not None]))
@@ -152,7 +155,7 @@ def _infer_by_names(node: Node) -> None:
 
 def _answer(node: Node, symbols: Iterable[str], start: int) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
     """Sizes in the place of names, and what the op's rule makes of them."""
-    sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
+    sizes = {symbol: _COMPOSITE * (start * pow(_FACTOR, place, _MODULUS) % _MODULUS) for place, symbol in enumerate(symbols)}
     specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
     return sizes, _results(node, specs)
 
