@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mnnx.converter.graph import Node, Value
@@ -83,10 +84,25 @@ def _is_operand(text: str) -> bool:
     return re.search(r"[-+*/ ]", text) is None or _is_group(text)
 
 
+def open_dim(value: str, place: int) -> str:
+    """What a dim is called of which nothing is known but its place in the value of that name."""
+    return f"{value}.{place}"
+
+
 def dim_name(value: Value, place: int) -> Dim:
     """A value's dim, one without a name called by its place."""
     dim = value.shape[place]
-    return f"{value.name}.{place}" if dim is None else dim
+    return open_dim(value.name, place) if dim is None else dim
+
+
+def refine(value: Value, dims: Sequence[Dim]) -> None:
+    """Gives a value what is known of its dims: sizes, names of dims that they equal, or None. What it has is kept where it says more: a
+    size, or a name where None is known."""
+    if value.shape is None:
+        value.shape = tuple(open_dim(value.name, place) if dim is None else dim for place, dim in enumerate(dims))
+    elif len(value.shape) == len(dims):
+        pairs = zip(value.shape, dims, strict=True)
+        value.shape = tuple(own if dim is None or isinstance(own, int) else dim for own, dim in pairs)
 
 
 def size_of_result(node: Node, place: int) -> Dim:
