@@ -9,6 +9,8 @@ from collections.abc import Collection, Mapping
 
 from mnnx.schema.model import Dim
 
+#: A longer name is no arithmetic that anyone wrote.
+_LONGEST = 256
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv}
 
 
@@ -16,26 +18,40 @@ def computed_dim(text: str, became: Mapping[str, Dim], names: Collection[str]) -
     """What becomes of a dim that is called by arithmetic on the `names` of other dims, where some of these `became` others, or sizes; the
     name itself where it is no such thing."""
     found = set(re.findall(r"[A-Za-z_]\w*", text))
-    if text.isidentifier() or not found <= set(names) or found.isdisjoint(became) or re.fullmatch(r"[\w\s+*/()-]*", text) is None:
+    if text.isidentifier() or len(text) > _LONGEST or not found <= set(names) or found.isdisjoint(became):
         return text
-    new = re.sub(r"[A-Za-z_]\w*", lambda match: _operand(became.get(match[0], match[0])), text)
     try:
-        size = _value(ast.parse(new, mode="eval").body)
-    except (SyntaxError, ZeroDivisionError):
+        tree = ast.parse(text, mode="eval").body  # before sizes are put in: "2N" would be a number then
+        if not _is_arithmetic(tree):
+            return text
+        size = _value(tree, became)
+    except (SyntaxError, ValueError, ZeroDivisionError):
         return text
-    return new if size is None else size if size >= 0 else text
+    if size is None:
+        return re.sub(r"[A-Za-z_]\w*", lambda match: _operand(became.get(match[0], match[0])), text)
+    return size if size >= 0 else text
 
 
 def _operand(dim: Dim) -> str:
     return f"{dim}" if isinstance(dim, int) or dim.isidentifier() else f"({dim})"
 
 
-def _value(node: ast.expr) -> int | None:
-    """The value of arithmetic on whole numbers; None for other expressions."""
+def _is_arithmetic(node: ast.expr) -> bool:
+    """Whether an expression is sums, differences, products and quotients of names and whole numbers."""
     match node:
-        case ast.Constant(value=int(number)):
+        case ast.Constant(value=int()) | ast.Name():
+            return True
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv(), right=right):
+            return _is_arithmetic(left) and _is_arithmetic(right)
+    return False
+
+
+def _value(node: ast.expr, sizes: Mapping[str, Dim]) -> int | None:
+    """The value of arithmetic; None where a name in it is of none of the sizes."""
+    match node:
+        case ast.Constant(value=number):
             return number
-        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() as kind, right=right):
-            one, other = _value(left), _value(right)
-            return None if one is None or other is None else _OPERATORS[type(kind)](one, other)
-    return None
+        case ast.Name(id=name):
+            return size if isinstance(size := sizes.get(name), int) else None
+    one, other = _value(node.left, sizes), _value(node.right, sizes)
+    return None if one is None or other is None else _OPERATORS[type(node.op)](one, other)

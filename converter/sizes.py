@@ -25,6 +25,8 @@ _SUM = re.compile(r"(.+) ([+-]) (\d{1,9})")
 _PRODUCT = re.compile(r"([1-9]\d{0,8})\*(.+)")
 #: What is added to sizes and multiplied with them in real networks; more is a coincidence.
 _MOST_TIMES, _MOST_MORE = 2**12, 2**20
+#: A longer name is a symbol: nothing cancels in it any more.
+_LONGEST = 512
 
 
 class Size(NamedTuple):
@@ -38,6 +40,8 @@ class Size(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Size:
         """What a dim's name says."""
+        if len(name) > _LONGEST:
+            return cls(name)
         rest, divisor, shift, factor = name, 1, 0, 1
         if (found := _QUOTIENT.fullmatch(rest)) and _is_group(f"({found[1]})"):
             rest, divisor = found[1], int(found[2])
@@ -68,7 +72,7 @@ class Size(NamedTuple):
         divisor = self.divisor * number
         common = math.gcd(self.factor, divisor)
         factor, shift, divisor = self.factor // common, self.shift // common, divisor // common
-        if factor == 1 and _is_group(self.symbol):
+        if factor == 1 and len(self.symbol) <= _LONGEST and _is_group(self.symbol):
             return Size.of(self.symbol[1:-1]).plus(shift).over(divisor)
         return Size(self.symbol, factor, shift, divisor)
 

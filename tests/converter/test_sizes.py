@@ -116,6 +116,12 @@ def test_a_name_that_only_looks_like_a_formula_is_a_symbol(name: str) -> None:
     assert Size.of(name).plus(2).over(2).name.count(name) == 1
 
 
+def test_a_long_name_is_a_symbol_however_it_is_nested() -> None:
+    name = "(" * 5000 + "h" + ")" * 5000
+    assert Size.of(name).plus(1).over(2).times(3).over(3).name.count(name) == 1
+    assert Size.of(name).over(2).over(2) == Size(name, divisor=4)
+
+
 def test_a_sum_of_two_dims_is_no_multiple_of_a_third(tmp_path: Path) -> None:
     model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
         agraph (float[n, m] a, float[p, m] b, float[m, m] c) => (float[k, m] y)
