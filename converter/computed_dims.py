@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 
-from mnnx.schema.dim_names import names_in, size_of
+from mnnx.schema.dim_names import is_arithmetic, names_in, size_of
 from mnnx.schema.model import Dim
 
 
@@ -13,11 +13,13 @@ def computed_dim(text: str, became: Mapping[str, Dim], names: Collection[str]) -
     """What becomes of a dim that is called by arithmetic on the `names` of other dims, where some of these `became` others, or sizes; the
     name itself where it is no such thing."""
     found = names_in(text)
-    if text.isidentifier() or not found <= set(names) or found.isdisjoint(became) or size_of(text, dict.fromkeys(found, 1)) is None:
+    if text.isidentifier() or not found <= set(names) or found.isdisjoint(became) or not is_arithmetic(text):
         return text
-    new = re.sub(r"[A-Za-z_]\w*", lambda match: _operand(became.get(match[0], match[0])), text)
-    size = size_of(new, {})
-    return new if size is None else size if size >= 0 else text
+    sizes = {name: dim for name in found if isinstance(dim := became.get(name), int)}
+    if found - sizes.keys():
+        return re.sub(r"[A-Za-z_]\w*", lambda match: _operand(became.get(match[0], match[0])), text)
+    size = size_of(text, sizes)
+    return text if size is None or size < 0 else size
 
 
 def _operand(dim: Dim) -> str:

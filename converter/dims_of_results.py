@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from mnnx.converter.graph import Node
 from mnnx.converter.shape_values import DimOf, elements
@@ -33,9 +34,10 @@ def dims_of_result(node: Node) -> list[Dim] | None:
         return None
     items = [item.name if isinstance(item, DimOf) else item for item in found.items]
     if isinstance(node.op, Reshape):
-        return _reshaped(x, items, node.op.allowzero)
+        items = _reshaped(x, items, node.op.allowzero)
+    items = [None if isinstance(item, int) and item < 0 else item for item in items]  # a run says that it is no size
     if isinstance(node.op, Expand):
-        return None if x is None else _expanded(x, items)
+        return None if x is None else broadcast([x, items])
     return items
 
 
@@ -55,6 +57,8 @@ def _cut(node: Node) -> list[Dim] | None:
     places = range(len(ends.items)) if len(node.inputs) < 4 else axes.items if axes else (None,)
     if not all(isinstance(place, int) and -x.rank <= place < x.rank for place in places):
         return None
+    if any(len(given.items) != len(places) for given in (starts, ends, steps) if given is not None):
+        return None
     dims: list[Dim] = list(x.shape)
     for i, place in enumerate(places):
         end, step = ends.items[i], 1 if steps is None else steps.items[i]
@@ -70,7 +74,7 @@ def _reshaped(x: tuple[Dim, ...] | None, items: list[Dim], allowzero: bool) -> l
         items[place] = None if x is None or place >= len(x) else x[place]
     if items.count(-1) == 1:
         items[items.index(-1)] = _what_remains(x, [item for item in items if item != -1])
-    return [None if item == -1 else item for item in items]
+    return items
 
 
 def _what_remains(x: tuple[Dim, ...] | None, others: list[Dim]) -> Dim:
@@ -91,8 +95,11 @@ def _what_remains(x: tuple[Dim, ...] | None, others: list[Dim]) -> Dim:
     return open_dims[0] if len(open_dims) == 1 and has == takes else None
 
 
-def _expanded(x: tuple[Dim, ...], items: list[Dim]) -> list[Dim]:
-    """The dims of an Expand of dims `x` to elements of which None isn't known."""
-    rank = max(len(x), len(items))
-    pairs = zip((1,) * (rank - len(x)) + x, [1] * (rank - len(items)) + items, strict=True)
-    return [own if item == 1 or own == item else item if own == 1 else own if isinstance(own, int) else None for own, item in pairs]
+def broadcast(shapes: Sequence[Sequence[Dim]]) -> list[Dim]:
+    """The dims that tensors broadcast to, None where names differ: either of two dims may be 1."""
+    dims: list[Dim] = []
+    for place in range(-max(map(len, shapes)), 0):
+        found = {shape[place] for shape in shapes if len(shape) >= -place} - {1}
+        sizes = [dim for dim in found if isinstance(dim, int)]
+        dims.append(sizes[0] if sizes else next(iter(found), 1) if len(found) < 2 else None)
+    return dims

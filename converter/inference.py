@@ -10,14 +10,14 @@ names that broadcast may be equal, which no rule is asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from mnnx.backends import elementwise
-from mnnx.converter.dims_of_results import dims_of_result
+from mnnx.converter.dims_of_results import broadcast, dims_of_result
 from mnnx.converter.graph import Node, Value
-from mnnx.converter.sizes import dim_name, linear, size_of_result
+from mnnx.converter.sizes import dim_name, linear, refine, size_of_result
 from mnnx.converter.subgraph_shapes import infer_subgraphs
 from mnnx.errors import ConversionError
 from mnnx.schema.layout import MAX_RANK
@@ -52,9 +52,12 @@ _ASKED = (
     *(ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, RMSNormalization, RotaryEmbedding, Shape, Slice, Softmax, Split),
     *(Squeeze, Transpose, Unsqueeze),
 )
-#: Sizes have many small divisors, so that a Reshape can split them, and no two are alike.
+#: Sizes have many small divisors, so that a Reshape can split them.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13
-_FIRST_PRIMES = (1_000_003, 2_000_003)
+#: The rest of them are numbers of the minimal standard generator (Park and Miller, 1988), from two starts on: sizes in a row would be sums
+#: of each other.
+_STARTS = (1_000_003, 2_000_003)
+_FACTOR, _MODULUS = 48271, 2**31 - 1
 
 
 def spec_of(value: Value) -> Spec | None:
@@ -107,16 +110,6 @@ def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
     return specs
 
 
-def refine(value: Value, dims: Sequence[Dim]) -> None:
-    """Gives a value what is known of its dims: sizes, names of dims that they equal, or None. What it has is kept where it says more: a
-    size, or a name where None is known."""
-    if value.shape is None:
-        value.shape = tuple(f"{value.name}.{place}" if dim is None else dim for place, dim in enumerate(dims))
-    elif len(value.shape) == len(dims):
-        pairs = zip(value.shape, dims, strict=True)
-        value.shape = tuple(own if dim is None or isinstance(own, int) else dim for own, dim in pairs)
-
-
 def _known(node: Node) -> tuple:
     """What dims are inferred from by names. Passes ask again and again, mostly about nodes that are as they were."""
     inputs = ((v, v.dtype, v.shape, v.constant is None) if v is not None else None for v in node.inputs)
@@ -136,10 +129,10 @@ def _infer_by_names(node: Node) -> None:
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
-    (first, one), (second, two) = (_answer(node, symbols, start) for start in _FIRST_PRIMES)
+    (first, one), (second, two) = (_answer(node, symbols, start) for start in _STARTS)
     if not one and node.outputs[0] is not None:
         if is_elementwise:
-            refine(node.outputs[0], _broadcast([_named(v) for v in node.inputs if v is not None]))
+            refine(node.outputs[0], broadcast([_named(v) for v in node.inputs if v is not None]))
         elif isinstance(node.op, MatMul) and (dims := _product(*map(_named, node.inputs))):
             refine(node.outputs[0], dims)
     cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
@@ -152,7 +145,7 @@ def _infer_by_names(node: Node) -> None:
 
 def _answer(node: Node, symbols: Iterable[str], start: int) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
     """Sizes in the place of names, and what the op's rule makes of them."""
-    sizes = {symbol: _COMPOSITE * (start + 2 * place) for place, symbol in enumerate(symbols)}
+    sizes = {symbol: _COMPOSITE * (start * pow(_FACTOR, place, _MODULUS) % _MODULUS) for place, symbol in enumerate(symbols)}
     specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
     return sizes, _results(node, specs)
 
@@ -169,17 +162,7 @@ def _found_dim(node: Node, place: int, sizes: tuple[int, int], first: Mapping[st
 
 def _product(a: list[Dim], b: list[Dim]) -> list[Dim] | None:
     """The dims of a matrix product of tensors with these."""
-    return [*_broadcast([a[:-2], b[:-2]]), a[-2], b[-1]] if len(a) >= 2 and len(b) >= 2 else None
-
-
-def _broadcast(shapes: list[list[Dim]]) -> list[Dim]:
-    """The dims that tensors broadcast to, None where names differ: either of two dims may be 1."""
-    dims: list[Dim] = []
-    for place in range(-max(map(len, shapes)), 0):
-        found = {shape[place] for shape in shapes if len(shape) >= -place} - {1}
-        sizes = [dim for dim in found if isinstance(dim, int)]
-        dims.append(sizes[0] if sizes else next(iter(found), 1) if len(found) < 2 else None)
-    return dims
+    return [*broadcast([a[:-2], b[:-2]]), a[-2], b[-1]] if len(a) >= 2 and len(b) >= 2 else None
 
 
 def _take_computed_dims(node: Node) -> None:

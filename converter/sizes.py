@@ -6,8 +6,10 @@ is in ONNX's Conv, ConvTranspose and MaxPool.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mnnx.converter.graph import Node, Value
@@ -23,6 +25,8 @@ _SUM = re.compile(r"(.+) ([+-]) (\d{1,9})")
 _PRODUCT = re.compile(r"([1-9]\d{0,8})\*(.+)")
 #: What is added to sizes and multiplied with them in real networks; more is a coincidence.
 _MOST_TIMES, _MOST_MORE = 2**12, 2**20
+#: A longer name is a symbol: nothing cancels in it any more.
+_LONGEST = 512
 
 
 class Size(NamedTuple):
@@ -36,12 +40,14 @@ class Size(NamedTuple):
     @classmethod
     def of(cls, name: str) -> Size:
         """What a dim's name says."""
+        if len(name) > _LONGEST:
+            return cls(name)
         rest, divisor, shift, factor = name, 1, 0, 1
-        if found := _QUOTIENT.fullmatch(rest):
+        if (found := _QUOTIENT.fullmatch(rest)) and _is_group(f"({found[1]})"):
             rest, divisor = found[1], int(found[2])
         if found := _SUM.fullmatch(rest):
             rest, shift = found[1], int(found[2] + found[3])
-        if found := _PRODUCT.fullmatch(rest):
+        if (found := _PRODUCT.fullmatch(rest)) and _is_operand(found[2]):
             rest, factor = found[2], int(found[1])
         return cls(rest, factor, shift, divisor)
 
@@ -58,7 +64,7 @@ class Size(NamedTuple):
     def times(self, number: int) -> Size:
         if number == 1:
             return self
-        whole = self if self.divisor == 1 else Size(f"({self.name})")
+        whole = self if self.divisor == 1 and _is_operand(self.symbol) else Size(f"({self.name})")
         return whole._replace(factor=whole.factor * number, shift=whole.shift * number)
 
     def over(self, number: int) -> Size:
@@ -66,15 +72,41 @@ class Size(NamedTuple):
         divisor = self.divisor * number
         common = math.gcd(self.factor, divisor)
         factor, shift, divisor = self.factor // common, self.shift // common, divisor // common
-        if factor == 1 and self.symbol[0] + self.symbol[-1] == "()":
+        if factor == 1 and len(self.symbol) <= _LONGEST and _is_group(self.symbol):
             return Size.of(self.symbol[1:-1]).plus(shift).over(divisor)
         return Size(self.symbol, factor, shift, divisor)
+
+
+def _is_group(text: str) -> bool:
+    """Whether a text is something in parentheses, of which the last closes the first."""
+    depths = list(itertools.accumulate((char == "(") - (char == ")") for char in text))
+    return len(text) > 2 and text[0] == "(" and depths[-1] == 0 and min(depths[:-1]) > 0
+
+
+def _is_operand(text: str) -> bool:
+    """Whether a text is all that a factor before it multiplies: "2*a + b" is another size than "2*(a + b)"."""
+    return re.search(r"[-+*/ ]", text) is None or _is_group(text)
+
+
+def open_dim(value: str, place: int) -> str:
+    """What a dim is called of which nothing is known but its place in the value of that name."""
+    return f"{value}.{place}"
 
 
 def dim_name(value: Value, place: int) -> Dim:
     """A value's dim, one without a name called by its place."""
     dim = value.shape[place]
-    return f"{value.name}.{place}" if dim is None else dim
+    return open_dim(value.name, place) if dim is None else dim
+
+
+def refine(value: Value, dims: Sequence[Dim]) -> None:
+    """Gives a value what is known of its dims: sizes, names of dims that they equal, or None. What it has is kept where it says more: a
+    size, or a name where None is known."""
+    if value.shape is None:
+        value.shape = tuple(open_dim(value.name, place) if dim is None else dim for place, dim in enumerate(dims))
+    elif len(value.shape) == len(dims):
+        pairs = zip(value.shape, dims, strict=True)
+        value.shape = tuple(own if dim is None or isinstance(own, int) else dim for own, dim in pairs)
 
 
 def size_of_result(node: Node, place: int) -> Dim:
@@ -98,6 +130,8 @@ def _windows(node: Node, size: Size, place: int) -> Size | None:
     if getattr(op, "ceil_mode", False) and stride > 1:
         return None
     kernel = node.inputs[1].shape[2:] if isinstance(op, Conv) else op.kernel_shape
+    if not all(isinstance(dim, int) for dim in kernel):
+        return None
     extent = extents(kernel, per_dim(op.dilations, spatial, 1, "dilations"))[place]
     pads = (0,) * 2 * spatial if op.auto_pad == "VALID" else per_dim(op.pads, 2 * spatial, 0, "pads")
     return size.plus(pads[place] + pads[place + spatial] - extent + stride).over(stride)

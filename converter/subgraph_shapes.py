@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.sizes import open_dim, refine
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.shape import Identity
@@ -143,15 +144,15 @@ def _supposed(given: Value, initial: Shape | None) -> Shape | None:
     """The shape that a state may keep, by its initial value's and the one that is declared."""
     declared = given.shape
     if initial is None or declared is None:
-        return declared if initial is None else tuple(_open(given, i) if dim is None else dim for i, dim in enumerate(initial))
+        return declared if initial is None else tuple(open_dim(given.name, i) if dim is None else dim for i, dim in enumerate(initial))
     if len(initial) != len(declared):
         return None
     dims = []
     for place, (first, dim) in enumerate(zip(initial, declared, strict=True)):
         if isinstance(dim, int):
-            dims.append(_open(given, place) if isinstance(first, int) and first != dim else dim)
+            dims.append(open_dim(given.name, place) if isinstance(first, int) and first != dim else dim)
         else:
-            dims.append(_open(given, place) if first is None else first)
+            dims.append(open_dim(given.name, place) if first is None else first)
     return tuple(dims)
 
 
@@ -162,18 +163,13 @@ def _joined(given: Value, made: Value, declared: Shape | None) -> Shape | None:
     shape = declared if made.shape is None else made.shape
     if shape is None or len(shape) != given.rank:
         return None
-    return tuple(a if a == b else _open(given, i) for i, (a, b) in enumerate(zip(given.shape, shape, strict=True)))
+    return tuple(a if a == b else open_dim(given.name, i) for i, (a, b) in enumerate(zip(given.shape, shape, strict=True)))
 
 
 def _contradicts(shape: Shape | None, declared: Shape | None) -> bool:
     if shape is None or declared is None or len(shape) != len(declared):
         return declared is not None and shape != declared
     return any(isinstance(dim, int) and dim != found for dim, found in zip(declared, shape, strict=True))
-
-
-def _open(value: Value, place: int) -> str:
-    """The name of a dim of which nothing is known."""
-    return f"{value.name}.{place}"
 
 
 def _names(node: Node) -> Collection[Dim]:
@@ -206,7 +202,7 @@ def merged(value: Value, hint: Shape) -> Shape:
         return value.shape
     dims = []
     for place, (dim, other) in enumerate(zip(value.shape, hint, strict=True)):
-        is_open = dim in (None, _open(value, place))
+        is_open = dim in (None, open_dim(value.name, place))
         says_more = isinstance(other, int) if not is_open else other is not None
         dims.append(other if says_more and not isinstance(dim, int) else dim)
     return tuple(dims)
@@ -217,8 +213,4 @@ def _learn(result: Value | None, dtype: np.dtype | None, dims: Sequence[Dim] | N
     if result is None or dims is None or result.kind != "tensor":
         return
     result.dtype = dtype if result.dtype is None else result.dtype
-    if result.shape is None:
-        result.shape = tuple(_open(result, place) if dim is None else dim for place, dim in enumerate(dims))
-    elif result.rank == len(dims):
-        pairs = zip(result.shape, dims, strict=True)
-        result.shape = tuple(dim if isinstance(dim, int) and not isinstance(old, int) else old for old, dim in pairs)
+    refine(result, dims)

@@ -52,7 +52,8 @@ def _relu6_of_plus_3(value: Value | None) -> Value | None:
     clip = made_by(value, Clip)
     if clip is None or len(clip.inputs) < 3 or not (is_close(clip.inputs[1], 0) and is_close(clip.inputs[2], 6)):
         return None
-    return _shifted(made_by(clip.inputs[0], Add), 3)
+    x = _shifted(made_by(clip.inputs[0], Add), 3)
+    return x if x is not None and x.dtype is not None and x.dtype.kind in "fV" else None  # integers are divided without a rest
 
 
 class RecognizeHardSigmoid(Recognition):

@@ -146,16 +146,20 @@ def _tells_keys_apart(mask: Value) -> bool:
 
 
 def _sum(masks: tuple[_Mask, ...], node: Node, graph: Graph) -> Value:
-    """What is added to the scores, made before `node`."""
+    """What is added to the scores, made before `node`. A number that is chosen takes the place of what was added before: where each of two
+    is the lowest one, their sum would be -inf, and the weights of a query that sees no key NaN."""
     total: Value | None = None
+    name = node.outputs[0].name
     for place, mask in enumerate(masks):
-        value = mask.added
-        if value is None:
-            numbers = (np.float32(0), np.float32(mask.number))
-            name = f"{node.outputs[0].name}/mask_{place}"
-            branches = [Value(f"{name}/{number}", constant=np.array(number)) for number in (numbers if mask.kept else numbers[::-1])]
-            value = _added(Node(Where(), [mask.chosen, *branches], [Value(name)]), node, graph)
-        total = value if total is None else _added(Node(Add(), [total, value], [Value(f"{node.outputs[0].name}/sum_{place}")]), node, graph)
+        if mask.chosen is not None:
+            zero, number = (Value(f"{name}/mask_{place}/{n}", constant=np.array(n, np.float32)) for n in (0, mask.number))
+            branches = [zero if total is None else total, number]
+            inputs = [mask.chosen, *(branches if mask.kept else branches[::-1])]
+            total = _added(Node(Where(), inputs, [Value(f"{name}/mask_{place}")]), node, graph)
+        elif total is None:
+            total = mask.added
+        else:
+            total = _added(Node(Add(), [total, mask.added], [Value(f"{name}/sum_{place}")]), node, graph)
     return total
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node, spec_of
 from mnnx.converter.passes.base import Pass
+from mnnx.converter.sizes import open_dim
 from mnnx.converter.subgraph_shapes import bodies, infer_anew, trip_count
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.control_flow import Loop
@@ -118,7 +119,7 @@ def _copied_nodes(source: Graph, place: dict[int, Value], mark: str) -> list[Nod
 def _copied_value(value: Value, mark: str) -> Value:
     """A value like another, with other names. (A constant that a body gives stays what it is.)"""
     name = f"{value.name}{mark}"
-    shape = None if value.shape is None else tuple(d if isinstance(d, int) else f"{name}.{i}" for i, d in enumerate(value.shape))
+    shape = None if value.shape is None else tuple(d if isinstance(d, int) else open_dim(name, i) for i, d in enumerate(value.shape))
     return Value(name, value.dtype, shape, kind=value.kind)
 
 

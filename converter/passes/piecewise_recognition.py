@@ -2,7 +2,7 @@
 
 Relu       max(x, 0)
 Clip       max(x, low), min(x, high), and one of the other
-LeakyRelu  max(x, alpha * x) for alpha of 0 to 1; where(x > 0, x, alpha * x), also with >=, < or <=
+LeakyRelu  max(x, alpha * x) for alpha above 0, to 1; where(x > 0, x, alpha * x), also with >=, < or <=
 PRelu      relu(x) - slope * relu(-x)
 Softplus   log(1 + eˣ); where(x > threshold, x, softplus(x)), where the threshold is so high that the two are the same
 Softsign   x / (1 + |x|)
@@ -74,7 +74,7 @@ def _bounds(node: Node) -> tuple[Value | None, Value | None] | None:
 class RecognizeLeakyRelu(Recognition):
     name = "LeakyRelu"
     ops = (Max, Where)
-    formula = "max(x, alpha * x) for alpha of 0 to 1, or where(x > 0, x, alpha * x)"
+    formula = "max(x, alpha * x) for alpha above 0, to 1, or where(x > 0, x, alpha * x)"
 
     def _find(self, node: Node) -> Found | None:
         if isinstance(node.op, Where):
@@ -83,7 +83,7 @@ class RecognizeLeakyRelu(Recognition):
             return None if alpha is None else Found(taken[0], LeakyRelu(alpha=alpha))
         for x, scaled in (node.inputs, node.inputs[::-1]) if len(node.inputs) == 2 else ():
             alpha = _factor(scaled, x)
-            if alpha is not None and 0 <= alpha <= 1:
+            if alpha is not None and 0 < alpha <= 1:  # 0 * inf is NaN
                 return Found(x, LeakyRelu(alpha=alpha))
         return None
 

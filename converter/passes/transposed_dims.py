@@ -91,8 +91,9 @@ class PlaceOfSplit(Rule):
         split = made_by(node.inputs[0], Split)
         if split is None or split.inputs[0].rank is None or split.inputs[0].shape[split.op.axis] != len(split.outputs):
             return "not of a Split into places of known number"
-        if len(split.inputs) > 1 and split.inputs[1] is not None and split.inputs[1].constant is None:
-            return "the sizes of its parts are computed"
+        sizes = split.inputs[1] if len(split.inputs) > 1 else None
+        if sizes is not None and (sizes.constant is None or (sizes.constant != 1).any()):
+            return "its parts aren't known to be of size 1"
         alone = all(part is not None and _is_taken(part, graph) for part in split.outputs)
         axis = _axis(node.inputs[1], split.inputs[0].rank) if len(node.inputs) > 1 else None
         return None if alone and axis == split.op.axis % split.inputs[0].rank else "not all parts are squeezed"

@@ -426,7 +426,7 @@ RECOGNISED = {
           w = Where(n, zero, p)
           y = MatMul(w, v) }""",
         {"attention": 1},
-        {"Less": 1, "Where": 1, "Add": 1, "mnnx::FusedAttention": 1},
+        {"Less": 1, "Where": 1, "mnnx::FusedAttention": 1},
     ),
     "attention-recognition of repeated heads": (
         """agraph (float[2,4,5,8] q, float[2,7,2,8] k, float[2,2,7,4] v) => (float[2,5,4,4] y)

@@ -12,6 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 import mnnx
+from mnnx.converter.computed_dims import computed_dim
 from mnnx.converter.stages import stages
 
 TWO_INPUTS = """
@@ -261,3 +262,8 @@ def test_dims_that_are_computed_of_others_follow_these(options: dict, x: tuple, 
     graph = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.graphs[0]
     assert graph.values[graph.inputs[1]].shape == x
     assert graph.values[graph.outputs[0]].shape == y
+
+
+@pytest.mark.parametrize("name", ["2N", "N 1", "N()", "-N", "N**2", "N/2", "N//0", "N - 4", "N if N else N", "007*N", "N" + " + N" * 5000])
+def test_a_name_that_is_no_arithmetic_stays_as_it_is(name: str) -> None:
+    assert computed_dim(name, {"N": 3}, {"N"}) == name

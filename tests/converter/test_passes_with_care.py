@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
+from onnx.reference import ReferenceEvaluator
 
 import mnnx
 from tests.converter.filled import HEADER, filled
@@ -298,6 +299,37 @@ LEFT_ALONE = {
           y = Sub(a, b) }""",
         {"RandomNormalLike": 2, "Sub": 1},
     ),
+    "a HardSigmoid of integers": (
+        """agraph (int32[9] x) => (int32[9] y)
+        <int32 three = {3}, int32 zero = {0}, int32 six = {6}>
+        { a = Add(x, three)
+          b = Clip(a, zero, six)
+          y = Div(b, six) }""",
+        {"Add": 1, "Clip": 1, "Div": 1},
+    ),
+    "a HardSwish of integers": (
+        """agraph (int32[9] x) => (int32[9] y)
+        <int32 three = {3}, int32 zero = {0}, int32 six = {6}>
+        { a = Add(x, three)
+          b = Clip(a, zero, six)
+          c = Mul(x, b)
+          y = Div(c, six) }""",
+        {"Add": 1, "Clip": 1, "Mul": 1, "Div": 1},
+    ),
+    "a LeakyRelu that gives NaN of inf": (
+        """agraph (float[9] x) => (float[9] y)
+        <float zero = {0}>
+        { a = Mul(x, zero)
+          y = Max(x, a) }""",
+        {"Mul": 1, "Max": 1},
+    ),
+    "a part of a Split behind a longer one": (
+        """agraph (float[3,2] x) => (float[2] y)
+        <int64[3] sizes = {2, 1, 0}, int64[1] first = {0}>
+        { a, b, c = Split<axis = 0>(x, sizes)
+          y = Squeeze(b, first) }""",
+        {"Split": 1, "Squeeze": 1},
+    ),
     "a number of a higher rank in HardSigmoid": (
         """agraph (float[4] x) => (float[1,4] y)
         <float[1,1] three = {3}, float zero = {0}, float six = {6}>
@@ -348,6 +380,24 @@ LEFT_ALONE = {
 def test_near_miss_is_left_alone(name: str, tmp_path: Path) -> None:
     text, left = LEFT_ALONE[name]
     assert dict(mnnx.convert(filled(text), tmp_path / "model.mnnx").ops_after) == left
+
+
+@pytest.mark.parametrize("sees", [(0, 0, 0, 0, 0), (1, 0, 1, 0, 1)])
+def test_queries_that_see_no_key_by_two_masks_have_equal_weights_not_nan(sees: tuple[int, ...], session_of) -> None:
+    model = filled("""agraph (float[1,4,8] q, float[1,8,5] k, float[1,5,8] v, bool[4,5] m, bool[5] n, float[4,5] a) => (float[1,4,8] y)
+        <float lowest = {-3.4028234e38}>
+        { s = MatMul(q, k)
+          t = Where(m, s, lowest)
+          u = Add(a, t)
+          r = Where(n, u, lowest)
+          p = Softmax<axis = -1>(r)
+          y = MatMul(p, v) }""")
+    q, k, v = (np.random.default_rng(1).standard_normal(shape).astype(np.float32) for shape in ((1, 4, 8), (1, 8, 5), (1, 5, 8)))
+    causal = np.tril(np.ones((4, 5), bool), -1)
+    feed = {"q": q, "k": k, "v": v, "m": causal, "n": np.array(sees, bool), "a": np.zeros((4, 5), np.float32)}
+    (wanted,) = ReferenceEvaluator(model).run(None, feed)
+    assert np.isfinite(wanted).all()
+    np.testing.assert_allclose(session_of(model).run(feed)["y"], wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(

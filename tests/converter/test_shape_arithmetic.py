@@ -281,3 +281,34 @@ def test_numbers_beyond_int32_wrap_as_they_are_cast(session_of) -> None:
     for level in range(4):
         result = session_of(text, level=level).run({"x": np.zeros((3, 4), np.float32)})["y"]
         assert (result.dtype, result.tolist()) == (np.int32, [3, -1])
+
+
+@pytest.mark.parametrize(
+    ("lists", "error"),
+    [
+        ("int64[1] starts = {0}, int64[2] axes = {0, 1}, int64[2] steps = {1, 1}", "as long as starts"),
+        ("int64[2] starts = {0, 0}, int64[3] axes = {0, 1, 0}, int64[2] steps = {1, 1}", "axes"),
+        ("int64[2] starts = {0, 0}, int64[2] axes = {0, 1}, int64[1] steps = {1}", "steps"),
+    ],
+)
+def test_a_run_says_that_the_numbers_of_a_slice_are_of_different_lengths(lists: str, error: str, session_of) -> None:
+    session = session_of(
+        HEADER + f"agraph (float[N, 4] x) => (float[A, B] y) <{lists}> {{ e = Shape(x) y = Slice(x, starts, e, axes, steps) }}"
+    )
+    with pytest.raises(mnnx.InputError, match=error):
+        session.run({"x": np.zeros((3, 4), np.float32)})
+
+
+def test_a_size_below_0_is_no_dim(session_of) -> None:
+    session = session_of(
+        HEADER
+        + "agraph (float[N] x) => (float[A, B] y) <int64[1] m = {-3}> { s = Shape(x) t = Concat<axis = 0>(m, s) y = ConstantOfShape(t) }"
+    )
+    assert session.outputs["y"].shape == (-1, -1)  # open
+    with pytest.raises(mnnx.InputError, match="-3"):
+        session.run({"x": np.zeros(3, np.float32)})
+
+
+def test_an_open_dim_expanded_to_a_size_is_of_that_size(session_of) -> None:
+    session = session_of(HEADER + "agraph (float[N] x, float[B] w) => (float[A] y) <int64[1] n = {5}> { y = Expand(x, n) }")
+    assert session.outputs["y"].shape == (5,)

@@ -98,6 +98,52 @@ def test_a_name_is_read_as_it_is_written(name: str) -> None:
     assert Size.of(name).name == name
 
 
+@pytest.mark.parametrize("name", ["2*a + b", "a - b", "2*a//3", "(a)//2 + (b)//2", "(a) - (b)", "(a + b)", "2*(a + b)", "a//2 + 1", "a"])
+def test_arithmetic_on_a_name_of_a_model_s_own_keeps_its_meaning(name: str) -> None:
+    for a, b in ((5, 3), (8, 1), (9, 4)):
+        size = eval(name, {"a": a, "b": b})
+        for found, wanted in (
+            (Size.of(name).times(2).plus(1), 2 * size + 1),
+            (Size.of(name).over(2), size // 2),
+            (Size.of(name).plus(1).over(2).times(4), (size + 1) // 2 * 4),
+        ):
+            assert eval(found.name, {"a": a, "b": b}) == wanted
+            assert Size.of(found.name) == found
+
+
+@pytest.mark.parametrize("name", ["()", ")(", "((h", "(h)//2)"])
+def test_a_name_that_only_looks_like_a_formula_is_a_symbol(name: str) -> None:
+    assert Size.of(name).plus(2).over(2).name.count(name) == 1
+
+
+def test_a_long_name_is_a_symbol_however_it_is_nested() -> None:
+    name = "(" * 5000 + "h" + ")" * 5000
+    assert Size.of(name).plus(1).over(2).times(3).over(3).name.count(name) == 1
+    assert Size.of(name).over(2).over(2) == Size(name, divisor=4)
+
+
+def test_a_sum_of_two_dims_is_no_multiple_of_a_third(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        agraph (float[n, m] a, float[p, m] b, float[m, m] c) => (float[k, m] y)
+        { d = Concat<axis = 0>(a, b)
+          e = Concat<axis = 0>(c, c)
+          s = Shape(e)
+          y = Expand(d, s) }""")
+    mnnx.convert(model, tmp_path / "m.mnnx")
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+    feed = {name: np.ones(shape, np.float32) for name, shape in {"a": (1, 3), "b": (0, 3), "c": (3, 3)}.items()}
+    np.testing.assert_array_equal(session.run(feed)["y"], np.ones((6, 3), np.float32))
+
+
+def test_how_many_windows_of_an_open_size_there_are_stays_open(tmp_path: Path) -> None:
+    model = onnx.parser.parse_model("""<ir_version: 9, opset_import: ["" : 20]>
+        agraph (float[n, n, h, h] x, float[c, n, n, n] w) => (float[n, c, p, q] y) { y = Conv(x, w) }""")
+    mnnx.convert(model, tmp_path / "m.mnnx")
+    session = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").create_session()
+    feed = {"x": np.ones((2, 2, 5, 5), np.float32), "w": np.ones((3, 2, 2, 2), np.float32)}
+    np.testing.assert_array_equal(session.run(feed)["y"], np.full((2, 3, 4, 4), 8, np.float32))
+
+
 RESIDUALS = {
     "a block that keeps the size": (
         """agraph (float[n, 4, h, w] x) => (float[n, 4, p, q] y)
