@@ -10,7 +10,8 @@ from mnnx.schema.model import Dim
 
 
 class SharedDims:
-    """The names of dims that several inputs have, and those that are arithmetic on others: 2*N.
+    """The names of dims that several inputs have, and those that are arithmetic on one other: 2*N. (A sum of two, as of keys that there
+    were and that come, says less: masks with such a dim are broadcast, too.)
 
     inputs: by name the dims of each; None where not even the rank is known.
     """
@@ -21,7 +22,7 @@ class SharedDims:
             for axis, dim in enumerate(dims or ()):
                 if isinstance(dim, str):
                     places.setdefault(dim, []).append((name, axis))
-        self._computed = {dim: where for dim, where in places.items() if names_in(dim) - {dim} and names_in(dim) <= places.keys()}
+        self._computed = {dim: where for dim, where in places.items() if len(names_in(dim) - {dim}) == 1 and names_in(dim) <= places.keys()}
         asked = {name for dim in self._computed for name in names_in(dim)}
         self._places = {dim: where for dim, where in places.items() if len(where) > 1 or dim in asked or dim in self._computed}
 
