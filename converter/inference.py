@@ -124,7 +124,7 @@ def _infer_by_names(node: Node) -> None:
     is_elementwise = type(node.op) in elementwise.TABLE
     if not isinstance(node.op, _ASKED) and not is_elementwise:
         return
-    if isinstance(node.op, Squeeze) and len(node.inputs) == 1:  # whether a dim is 1 is a comparison, too
+    if isinstance(node.op, Squeeze) and (len(node.inputs) < 2 or node.inputs[1] is None):  # whether a dim is 1 is a comparison, too
         return
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return

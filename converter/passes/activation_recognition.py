@@ -31,9 +31,9 @@ def _scaled(node: Node | None, factor: float) -> Value | None:
         return None
     if isinstance(node.op, Mul):
         for i in (0, 1):
-            if is_close(node.inputs[i], factor):
+            if is_close(node.inputs[i], factor, beside=node.inputs[1 - i]):
                 return node.inputs[1 - i]
-    if isinstance(node.op, Div) and is_close(node.inputs[1], 1 / factor):
+    if isinstance(node.op, Div) and is_close(node.inputs[1], 1 / factor, beside=node.inputs[0]):
         return node.inputs[0]
     return None
 
@@ -42,7 +42,7 @@ def _shifted(node: Node | None, number: float) -> Value | None:
     """x where `node` computes x + number, else None."""
     if node is not None and isinstance(node.op, Add):
         for i in (0, 1):
-            if is_close(node.inputs[i], number):
+            if is_close(node.inputs[i], number, beside=node.inputs[1 - i]):
                 return node.inputs[1 - i]
     return None
 
@@ -144,14 +144,14 @@ def _factors(node: Node) -> tuple[list[Value], float]:
     factors: list[Value] = []
     number = 1.0
     if isinstance(node.op, Div):
-        divisor = scalar(node.inputs[1])
+        divisor = scalar(node.inputs[1], beside=node.inputs[0])
         if not divisor:
             return [], 0.0
         operands, number = [node.inputs[0]], 1 / divisor
     else:
         operands = list(node.inputs)
     for value in operands:
-        constant = scalar(value)
+        constant = scalar(value, beside=other_input(node, value))
         inner = made_by(value, Mul, Div)
         if constant is not None:
             number *= constant

@@ -15,7 +15,7 @@ def polynomial(value: Value, x: Value, degree: int, depth: int = _DEEPEST) -> np
     """The degree + 1 coefficients of `value` as a polynomial of x, lowest first; None where it is none of that degree."""
     if value is x:
         return _padded(np.array([0.0, 1.0]), degree)
-    if (number := scalar(value)) is not None:
+    if (number := scalar(value, beside=x)) is not None:
         return _padded(np.array([number]), degree)
     node = made_by(value, Add, Sub, Mul, Div, Pow, Neg)
     if node is None or not depth:

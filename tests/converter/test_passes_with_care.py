@@ -338,6 +338,27 @@ LEFT_ALONE = {
           y = Div(b, six) }""",
         {"Add": 1, "Clip": 1, "Div": 1},
     ),
+    "a number in HardSwish that is a vector beside what may be none": (
+        """agraph (float[N] x, int64[K] s) => (float y)
+        <float[1] three = {3}, float zero = {0}, float six = {6}>
+        { r = Reshape(x, s)
+          a = Add(r, three)
+          b = Clip(a, zero, six)
+          c = Mul(b, r)
+          y = Div(c, six) }""",
+        {"Reshape": 1, "Add": 1, "Clip": 1, "Mul": 1, "Div": 1},
+    ),
+    "a number in Gelu that is a matrix beside what may be none": (
+        """agraph (float[N] x, int64[K] s) => (float y)
+        <float[1,1] root = {1.4142135}, float one = {1}, float half = {0.5}>
+        { r = Reshape(x, s)
+          a = Div(r, root)
+          b = Erf(a)
+          c = Add(b, one)
+          d = Mul(r, half)
+          y = Mul(d, c) }""",
+        {"Reshape": 1, "Div": 1, "Erf": 1, "Add": 1, "Mul": 2},
+    ),
     "a number of a higher rank in Gelu": (
         """agraph (float[4] x) => (float[1,4] y)
         <float root = {1.4142135}, float one = {1}, float[1,1] half = {0.5}>

@@ -312,3 +312,11 @@ def test_a_size_below_0_is_no_dim(session_of) -> None:
 def test_an_open_dim_expanded_to_a_size_is_of_that_size(session_of) -> None:
     session = session_of(HEADER + "agraph (float[N] x, float[B] w) => (float[A] y) <int64[1] n = {5}> { y = Expand(x, n) }")
     assert session.outputs["y"].shape == (5,)
+
+
+@pytest.mark.parametrize("length", [0, 1, 4])
+def test_a_squeeze_of_all_dims_of_1_may_take_an_open_one(length: int, session_of) -> None:
+    text = HEADER + "agraph (float[1, N, 1] x) => (float[A] y) <int64[1] rest = {-1}> { s = Squeeze(x) r = Relu(s) y = Reshape(r, rest) }"
+    session = session_of(text)
+    x = np.ones((1, length, 1), np.float32)
+    np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(-1))
