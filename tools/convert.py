@@ -151,17 +151,17 @@ def command(
     watching = {"dump_passes": dump_passes, "explain": explain}
     with progress(quiet or as_json) as say:
         report = mnnx.convert(source, target, level=level, weights=weights, **options, **watching, progress=say)
-    verification = _verified(source, target, report, weights, options) if is_verified else None
-    if as_json:
-        from mnnx.tools.tables import print_json
-
-        print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
-    elif not quiet:
+    if not as_json and not quiet:
         if verbose and (details := report.details()):
             click.echo(details)
         if explain is not None:
             click.echo(report.explanation())
         click.echo(str(report))
+    verification = _verified(source, target, report, weights, options) if is_verified else None
+    if as_json:
+        from mnnx.tools.tables import print_json
+
+        print_json(as_dict(report) | ({"verification": verification.as_dict()} if verification else {}))
     if verification:
         if not as_json and not (quiet and verification.equal):
             from mnnx.tools.verify import print_verification
@@ -182,12 +182,13 @@ def _verified(source: str, target: str, report: ConversionReport, weights: str, 
     from mnnx.tools.verification import Verifier
 
     sizes = {name: max(1, smallest) for name, (smallest, _) in report.ranges.items()}
-    for name, dims in report.dynamic_dims.items():
-        if not all(isinstance(dim, int) or dim in sizes for dim in dims[1:]):
-            raise InputError(
-                f"{target} is written, but not verified: the input {name!r} has open dims. Give their sizes: "
-                f"mnnx verify {shlex.quote(source)} --shape {name}={','.join('SIZE' if not isinstance(d, int) else str(d) for d in dims)}"
-            )
+    still_open = {n: dims for n, dims in report.dynamic_dims.items() if not all(isinstance(d, int) or d in sizes for d in dims[1:])}
+    if still_open:
+        given = {n: ",".join(str(d) if isinstance(d, int) else str(sizes.get(d, "SIZE")) for d in dims) for n, dims in still_open.items()}
+        raise InputError(
+            f"{target} is written, but not verified: the input {next(iter(still_open))!r} has open dims. Give their sizes: "
+            + " ".join([f"mnnx verify {shlex.quote(source)}", *(f"--shape {shlex.quote(f'{n}=')}{text}" for n, text in given.items())])
+        )
     bounds = {"float32": Bounds(), "float16": Bounds(rtol=1e-2), "bfloat16": Bounds(rtol=5e-2)}[weights]
     changed = {key: value for key, value in (options | {"weights": "" if weights == "float32" else weights}).items() if value}
     try:

@@ -266,6 +266,7 @@ def test_verify_with_open_dims_says_how_to(mnnx_command, classifier: Path, tmp_p
     result = mnnx_command("convert", classifier, tmp_path / "c.mnnx", "--verify")
     assert result.exit_code == 1
     assert "c.mnnx is written, but not verified: the input 'image' has open dims" in result.stderr
+    assert "\ndynamic  image [N, 3, H, W]\n" in result.stdout
     assert "--shape image=SIZE,3,SIZE,SIZE" in result.stderr
 
 
