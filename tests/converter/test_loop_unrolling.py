@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 import mnnx
-from mnnx.schema.model import Graph
+from tests.converter.control_flow import check, ops_of
 from tests.converter.filled import filled
 
 HEAD = "<bool yes = {1}, bool no = {0}, int64 none = {0}, int64 once = {1}, int64 thrice = {3}, float half = {0.5}, float[3,4,4] w>"
@@ -122,35 +118,14 @@ def _model(head: str, nodes: str) -> onnx.ModelProto:
     return filled(f"agraph ({head}) {HEAD} {{ {nodes} }}")
 
 
-def _check(model: onnx.ModelProto, session, feeds: list[dict]) -> None:
-    rng = np.random.default_rng(5)
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    reference = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    for shapes in feeds:
-        feed = {name: rng.uniform(-1, 1, s).astype(np.float32) if isinstance(s, tuple) else np.array(s) for name, s in shapes.items()}
-        for got, wanted in zip(session.run(feed).values(), reference.run(None, feed), strict=True):
-            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-
-
-def _ops(graph: Graph) -> Counter[str]:
-    found = Counter(node.op.name for node in graph.nodes)
-    for node in graph.nodes:
-        for key in node.op.fields:
-            if isinstance(body := getattr(node.op, key), Graph):
-                found += _ops(body)
-    return found
-
-
 @pytest.mark.parametrize("name", UNROLLED)
 def test_iterations_take_the_place_of_a_loop(name: str, session_of) -> None:
     head, nodes, ops, feeds = UNROLLED[name]
     model = _model(head, nodes)
     session = session_of(model)
-    assert _ops(session.interpreter.model.graphs[0]) == ops
+    assert ops_of(session.interpreter.model.graphs[0]) == ops
     for level in (0, 1, 2, 3):
-        _check(model, session_of(model, level=level), feeds)
+        check(model, session_of(model, level=level), feeds)
 
 
 @pytest.mark.parametrize("name", KEPT)
@@ -167,5 +142,5 @@ def test_what_nobody_uses_of_a_loop_or_branch_is_taken_out(name: str, session_of
     head, nodes, ops, feeds = UNUSED[name]
     model = _model(head, nodes)
     session = session_of(model, level=0)
-    assert _ops(session.interpreter.model.graphs[0]) == ops
-    _check(model, session, feeds)
+    assert ops_of(session.interpreter.model.graphs[0]) == ops
+    check(model, session, feeds)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
-
-import numpy as np
 import onnx
-import onnxruntime
 import pytest
 
 from mnnx.converter.frontends.onnx.importer import import_model
 from mnnx.converter.inference import infer_node
-from mnnx.schema.model import Graph
+from tests.converter.control_flow import check, ops_of
 from tests.converter.filled import filled
 
 WEIGHTS = (
@@ -158,38 +154,13 @@ def _model(head: str, nodes: str) -> onnx.ModelProto:
     return filled(f"agraph ({head}) {WEIGHTS} {{ {nodes} }}")
 
 
-def _feed(shapes: dict) -> dict[str, np.ndarray]:
-    rng = np.random.default_rng(5)
-    return {name: rng.uniform(-1, 1, s).astype(np.float32) if isinstance(s, tuple) else np.array(s) for name, s in shapes.items()}
-
-
-def _check(model: onnx.ModelProto, session, feeds: list[dict]) -> None:
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    reference = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    for feed in map(_feed, [*feeds, *feeds]):
-        for got, wanted in zip(session.run(feed).values(), reference.run(None, feed), strict=True):
-            assert (got.dtype, got.shape) == (wanted.dtype, wanted.shape)
-            np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-5)
-
-
-def _ops(graph: Graph) -> Counter[str]:
-    found = Counter(node.op.name for node in graph.nodes)
-    for node in graph.nodes:
-        for key in node.op.fields:
-            if isinstance(body := getattr(node.op, key), Graph):
-                found += _ops(body)
-    return found
-
-
 @pytest.mark.parametrize("name", RECOGNISED)
 def test_ops_are_recognised_by_inferred_shapes(name: str, session_of) -> None:
     head, nodes, ops, feeds = RECOGNISED[name]
     model = _model(head, nodes)
     session = session_of(model)
-    assert _ops(session.interpreter.model.graphs[0]) == ops
-    _check(model, session, feeds)
+    assert ops_of(session.interpreter.model.graphs[0]) == ops
+    check(model, session, [*feeds, *feeds])
 
 
 @pytest.mark.parametrize("level", [0, 1, 2, 3])
@@ -197,7 +168,7 @@ def test_ops_are_recognised_by_inferred_shapes(name: str, session_of) -> None:
 def test_shapes_that_change_stay_open(name: str, level: int, session_of) -> None:
     head, nodes, feeds = CHANGING[name]
     model = _model(head, nodes)
-    _check(model, session_of(model, level=level), feeds)
+    check(model, session_of(model, level=level), [*feeds, *feeds])
 
 
 def test_what_holds_in_all_iterations_is_known_of_a_loop_and_nothing_else() -> None:
