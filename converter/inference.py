@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from mnnx.backends import elementwise
+from mnnx.converter.dims_of_layers import result_of_layer
 from mnnx.converter.dims_of_results import broadcast, dims_of_result
 from mnnx.converter.graph import Node, Value
 from mnnx.converter.sizes import dim_name, linear, refine, size_of_result
@@ -131,6 +132,7 @@ def _infer_by_names(node: Node) -> None:
     symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
     (first, one), (second, two) = (_answer(node, symbols, start) for start in _STARTS)
     if not one and node.outputs[0] is not None:
+        _infer_dtype(node)
         if is_elementwise:
             refine(node.outputs[0], broadcast([_named(v) for v in node.inputs if v is not None]))
         elif isinstance(node.op, MatMul) and (dims := _product(*map(_named, node.inputs))):
@@ -141,6 +143,14 @@ def _infer_by_names(node: Node) -> None:
             value.dtype = value.dtype if value.dtype is not None else a.dtype
             dims = enumerate(zip(a.shape, b.shape, strict=True))
             refine(value, [None if place in cut else _found_dim(node, place, sizes, first, second) for place, sizes in dims])
+
+
+def _infer_dtype(node: Node) -> None:
+    """Gives the first result of an op that broadcasts its dtype, where dims of different names refuse other sizes than 1."""
+    ones = [v and Spec(v.dtype, (1,) * v.rank) for v in node.inputs]
+    result = node.outputs[0]
+    if result.dtype is None and (found := _results(node, ones)):
+        result.dtype = found[0].dtype
 
 
 def _answer(node: Node, symbols: Iterable[str], start: int) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
@@ -166,12 +176,15 @@ def _product(a: list[Dim], b: list[Dim]) -> list[Dim] | None:
 
 
 def _take_computed_dims(node: Node) -> None:
-    """Gives a node's result the dims that are known of a computed shape, length, end or factor."""
-    dims, result = dims_of_result(node), node.outputs[0] if node.outputs else None
-    if dims is None or result is None or len(dims) > MAX_RANK:
+    """Gives a node's result the dims that are known of a computed shape, length, end or factor, or of a layer's result."""
+    result = node.outputs[0] if node.outputs else None
+    if result is None:
+        return
+    dtype, dims = result_of_layer(node) or (None, dims_of_result(node))
+    if dims is None or len(dims) > MAX_RANK:
         return
     if result.dtype is None:
-        result.dtype = node.inputs[0].dtype
+        result.dtype = dtype or node.inputs[0].dtype
         if isinstance(node.op, ConstantOfShape):
             result.dtype = np.dtype(np.float32) if node.op.value is None else node.op.value.dtype
     refine(result, dims)

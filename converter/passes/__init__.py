@@ -38,6 +38,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.reciprocals import Reciprocals
     from mnnx.converter.passes.rotary_recognition import RotaryRecognition
     from mnnx.converter.passes.shape_arithmetic import ShapeArithmetic
+    from mnnx.converter.passes.skip_norm_fusion import SkipNormFusion
 
     return [
         DeadCode(),
@@ -74,6 +75,7 @@ def all_passes() -> list[Pass]:
         AttentionRecognition(),
         DeadCode(),
         EpilogueFusion(),
+        SkipNormFusion(),
         Reciprocals(),
         DeadCode(),
     ]

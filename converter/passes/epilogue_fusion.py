@@ -118,7 +118,7 @@ class FuseScale(Rule):
 
 
 class FuseBias(SearchRule):
-    """MatMul + constant vector: the bias of a FusedMatMul."""
+    """MatMul + constant vector: the bias of a FusedMatMul, also where a residual sum came first."""
 
     name = "bias into MatMul"
     ops = (Add,)
@@ -126,7 +126,8 @@ class FuseBias(SearchRule):
     def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, Value]) -> None:
         product, bias = found
         op = _as_fused(product.op)
-        substitute(graph, node, Node(op, [*product.inputs[:2], vector(bias)], node.outputs, product.name))
+        inputs = [*product.inputs[:2], vector(bias), *product.inputs[3:]]
+        substitute(graph, node, Node(op, inputs, node.outputs, product.name))
         graph.remove(product)
 
     def find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
@@ -134,7 +135,7 @@ class FuseBias(SearchRule):
             product = made_by(result, MatMul, FusedMatMul)
             if product is None or bias.constant is None or not _floats(product.inputs[0]):
                 continue
-            if isinstance(product.op, FusedMatMul) and (product.op.activation or len(product.inputs) > 2):
+            if isinstance(product.op, FusedMatMul) and (product.op.activation or any(product.inputs[2:3])):
                 continue
             b = product.inputs[1]
             rank = result.rank

@@ -13,7 +13,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, substitute
 from mnnx.converter.shape_values import DimOf, Elements, elements
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Sub
@@ -71,6 +71,30 @@ class PartOfShape(Rule):
         if any(item.tensor is not tensor or item.place != start + i for i, item in enumerate(found.items)):
             return None
         return tensor, start, start + len(found.items)
+
+
+class ShapeOfInput(SearchRule):
+    """Dims with the names of neighbouring dims of an input of the graph: a Shape of that. Many become one, and keep no tensor."""
+
+    name = "Shape of an input"
+    ops = (Shape,)
+
+    def find(self, node: Node, graph: Graph) -> tuple[Value, int, int] | str:
+        found = elements(node.outputs[0])
+        if found is None or not found.items or not all(isinstance(item, DimOf) and isinstance(item.name, str) for item in found.items):
+            return "its dims have no names"
+        if any(node.inputs[0] is value for value in graph.inputs):
+            return "of an input of the graph"
+        names = [item.name for item in found.items]
+        for value in graph.inputs:
+            for start in range((value.rank or 0) - len(names) + 1):
+                if list(value.shape[start : start + len(names)]) == names:
+                    return value, start, start + len(names)
+        return "no input of the graph has dims of these names side by side"
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, int, int]) -> None:
+        x, start, end = found
+        substitute(graph, node, Node(Shape(start=start, end=end), [x], node.outputs, node.name))
 
 
 class SoftmaxOfRows(Rule):
@@ -194,7 +218,7 @@ class ShapeArithmetic(RulePass):
 
     name = "shape-arithmetic"
     level = 1
-    rules = (KnownDims(), PartOfShape(), SoftmaxOfRows(), ReshapeByOwnDims(), ExpandToOwnDims(), FillOfOwnDims())
+    rules = (KnownDims(), PartOfShape(), ShapeOfInput(), SoftmaxOfRows(), ReshapeByOwnDims(), ExpandToOwnDims(), FillOfOwnDims())
 
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         for node in list(graph.nodes):

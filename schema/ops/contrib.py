@@ -22,7 +22,7 @@ class AttentionMask(Op):
     """Which keys may be seen, bool [N, 1, 1 or Lq, total], by any of the masks of ONNX Runtime's attention ops.
 
     mask: [N] numbers of keys; [2 N] ends of the keys, then their starts; [N, total] or [N, Lq, total], positive where seen; [N, 1, most,
-    most], of which the last Lq of the first `total` rows, and the first `total` columns count. sizes: N and Lq; total: a scalar.
+    most], of which the last Lq of the first `total` rows, and the first `total` columns count. sizes: N and Lq; total: one number.
     """
 
     def infer(self, mask: Spec, sizes: Spec, total: Spec) -> Spec:

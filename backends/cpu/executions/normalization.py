@@ -27,7 +27,7 @@ from mnnx.schema.ops.normalization import (
 _FLOAT32 = np.dtype("float32")
 
 
-def _float32_only(op: Op, inputs: Specs, outputs: Specs) -> str | None:
+def float32_only(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     foreign = {spec.dtype for spec in (*inputs, *outputs) if spec is not None} - {_FLOAT32}
     return f"no kernel for {', '.join(map(str, foreign))}" if foreign else None
 
@@ -37,7 +37,7 @@ def supports_rows(op: Op, inputs: Specs, outputs: Specs) -> str | None:
     n = math.prod(shape[op.axis % len(shape) :])
     if any(spec is not None and spec.size != n for spec in inputs[1:]):
         return "no kernel for a scale or bias that is broadcast"
-    return _float32_only(op, inputs, outputs) if n else "no kernel for empty rows"
+    return float32_only(op, inputs, outputs) if n else "no kernel for empty rows"
 
 
 @creator(LayerNormalization, RMSNormalization, supports=supports_rows)
@@ -63,7 +63,7 @@ class RowNormalizationExecution(Execution):
         self.backend.commands.record(function, block, self.backend.chunks(x.spec.size / 2))
 
 
-@creator(InstanceNormalization, GroupNormalization, supports=_float32_only)
+@creator(InstanceNormalization, GroupNormalization, supports=float32_only)
 def create_groups(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
     return GroupNormalizationExecution(op, backend)
 
@@ -86,7 +86,7 @@ class GroupNormalizationExecution(Execution):
 
 
 def supports_affine(op: BatchNormalization, inputs: Specs, outputs: Specs) -> str | None:
-    return "no kernel for the training mode" if op.training_mode else _float32_only(op, inputs, outputs)
+    return "no kernel for the training mode" if op.training_mode else float32_only(op, inputs, outputs)
 
 
 @creator(BatchNormalization, supports=supports_affine)
@@ -130,7 +130,7 @@ class BatchNormalizationExecution(Execution):
 
 
 def supports_lrn(op: LRN, inputs: Specs, outputs: Specs) -> str | None:
-    return _float32_only(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
+    return float32_only(op, inputs, outputs) if op.bias > 0 and op.alpha >= 0 else "no kernel for a denominator that may be negative"
 
 
 @creator(LRN, supports=supports_lrn)

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from mnnx.backends.cpu.kernels.intrinsics import load_f32, load_i64, load_in, pointer_to, quotient, share, store_out, summing
+from mnnx.backends.cpu.kernels.intrinsics import inlined, load_f32, load_i64, load_in, pointer_to, quotient, share, store_out, summing
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 
 F = np.float32
@@ -35,6 +35,21 @@ def _inverse_deviation(x, n, mean, epsilon):
     return F(1.0 / math.sqrt(total / n + epsilon))
 
 
+def make_row(center: bool, bias: bool):
+    """A function that normalizes a row x of n elements to y, and gives its mean (0 without `center`) and its inverse deviation."""
+
+    @inlined
+    def normalize(x, y, n, scale, shift, epsilon):
+        mean = _mean(x, n) if center else F(0)
+        factor = _inverse_deviation(x, n, mean, epsilon)
+        for i in range(n):
+            value = (load_in(x, i) - mean) * factor * load_in(scale, i)
+            store_out(y, i, value + load_in(shift, i) if bias else value)
+        return mean, factor
+
+    return normalize
+
+
 @kernel_factory("normalization.rows")
 def make_rows(center: bool, bias: bool):
     """y = (x - mean) / deviation * scale + bias over rows; without `center` the mean counts as 0, as RMSNormalization has it.
@@ -42,7 +57,7 @@ def make_rows(center: bool, bias: bool):
     Arguments: x [rows, n], y like x, rows, n, scale [n], bias [n] or 0, float32 epsilon, means [rows] or 0, inverse deviations [rows]
     or 0.
     """
-    at = pointer_to("float32")
+    at, normalize = pointer_to("float32"), make_row(center, bias)
 
     def run(args, part, parts):
         n = load_i64(args + 24)
@@ -51,11 +66,7 @@ def make_rows(center: bool, bias: bool):
         first, last = share(load_i64(args + 16), part, parts, 1)
         for row in range(first, last):
             x, y = at(load_i64(args) + 4 * n * row), at(load_i64(args + 8) + 4 * n * row)
-            mean = _mean(x, n) if center else F(0)
-            factor = _inverse_deviation(x, n, mean, load_f32(args + 48))
-            for i in range(n):
-                value = (load_in(x, i) - mean) * factor * load_in(scale, i)
-                store_out(y, i, value + load_in(shift, i) if bias else value)
+            mean, factor = normalize(x, y, n, scale, shift, load_f32(args + 48))
             if means != 0:
                 at(means)[row] = mean
             if deviations != 0:

@@ -23,7 +23,7 @@ def _per_channel(parameter: np.ndarray, x: np.ndarray) -> np.ndarray:
     return widened(parameter).astype(x.dtype, copy=False).reshape(-1, *(1,) * (x.ndim - 2))
 
 
-def _standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def standardized(x: np.ndarray, axes: tuple[int, ...], epsilon: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(x - mean) / sqrt(variance + epsilon), the mean and the reciprocal of the root, over `axes`, which are kept."""
     if not x.size:
         empty = np.zeros([1 if axis in axes else n for axis, n in enumerate(x.shape)], x.dtype)
@@ -56,20 +56,20 @@ def batch_normalization(
 
 @numpy_execution(InstanceNormalization)
 def instance_normalization(op: InstanceNormalization, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
-    y = _standardized(widened(x), tuple(range(2, x.ndim)), op.epsilon)[0]
+    y = standardized(widened(x), tuple(range(2, x.ndim)), op.epsilon)[0]
     return (y * _per_channel(scale, y) + _per_channel(bias, y)).astype(x.dtype, copy=False)
 
 
 @numpy_execution(GroupNormalization)
 def group_normalization(op: GroupNormalization, x: np.ndarray, scale: np.ndarray, bias: np.ndarray) -> np.ndarray:
     groups = widened(x).reshape(x.shape[0], op.num_groups, x.shape[1] // op.num_groups, *x.shape[2:])
-    y = _standardized(groups, tuple(range(2, groups.ndim)), op.epsilon)[0].reshape(x.shape)
+    y = standardized(groups, tuple(range(2, groups.ndim)), op.epsilon)[0].reshape(x.shape)
     return (y * _per_channel(scale, y) + _per_channel(bias, y)).astype(x.dtype, copy=False)
 
 
 @numpy_execution(LayerNormalization)
 def layer_normalization(op: LayerNormalization, x: np.ndarray, scale: np.ndarray, bias: np.ndarray | None = None) -> tuple[np.ndarray, ...]:
-    y, mean, inverse = _standardized(widened(x), tuple(range(op.axis % x.ndim, x.ndim)), op.epsilon)
+    y, mean, inverse = standardized(widened(x), tuple(range(op.axis % x.ndim, x.ndim)), op.epsilon)
     y = y * widened(scale)
     if bias is not None:
         y = y + widened(bias)

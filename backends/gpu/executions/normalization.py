@@ -31,7 +31,7 @@ from mnnx.schema.ops.normalization import (
 )
 
 
-def _record_rows(
+def record_rows(
     backend,
     rows: Rows,
     per: str,
@@ -45,20 +45,27 @@ def _record_rows(
     center: bool = True,
     epsilon: float = 0.0,
     outside: float = 0.0,
+    skip: tuple[DeviceTensor, DeviceTensor | None, DeviceTensor | None] | None = None,
 ) -> None:
-    """groups: their number, the channels of one, and the vectors of a channel in it."""
+    """groups: their number, the channels of one, and the vectors of a channel in it; skip: what is added to x, a tensor and a vector,
+    and where the sums go."""
     team, n = rows.team(backend), rows.count * (rows.width if rows.along else 1)
-    found = kernel("normalization.rows", storage=backend.storage(x.dtype), width=rows.width, per=per, team=team)
-    options = (scale, bias, means, factors)
-    params = [*rows.params, *groups, *(int(option is not None) for option in options)]
-    scale, bias, means, factors = (given or other for given, other in zip(options, (x, x, y, y), strict=True))
-    buffers = [x, scale, bias, y, means, factors]
+    found = kernel("normalization.rows", storage=backend.storage(x.dtype), width=rows.width, per=per, team=team, skip=skip is not None)
+    buffers: list[DeviceTensor | Memory] = [x, scale or x, bias or x, y]
+    params: list[float] = [*rows.params, *groups, int(scale is not None), int(bias is not None)]
+    if skip is None:
+        buffers += [means or y, factors or y]
+        params += [int(means is not None), int(factors is not None)]
+    else:
+        other, shift, sums = skip
+        buffers += [other, shift or x, sums or y]
+        params += [int(shift is not None), int(sums is not None), other.spec.size // n]
     size, local = items(rows.rows, team, backend)
     backend.commands.record(found, buffers, [*params, float(center), 1.0 / n, epsilon, outside], size, local)
 
 
-def _steps(backend, rows: Rows) -> int:
-    """Of a work item of what `_record_rows` records."""
+def steps_of_rows(backend, rows: Rows) -> int:
+    """Of a work item of what `record_rows` records."""
     return rows.steps(backend, sums=2, walks=1)
 
 
@@ -81,7 +88,7 @@ class RowNormalizationExecution(GpuExecution):
     in_place = (0,)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        return _steps(self.backend, self._rows(inputs[0]))
+        return steps_of_rows(self.backend, self._rows(inputs[0]))
 
     def _rows(self, x: Spec | DeviceTensor) -> Rows:
         axis = self.op.axis % len(x.shape)
@@ -94,7 +101,7 @@ class RowNormalizationExecution(GpuExecution):
         rows = self._rows(x)
         center = isinstance(self.op, LayerNormalization)
         means, factors = (*outputs[1:], None, None)[:2] if center else (None, (*outputs[1:], None)[0])
-        _record_rows(self.backend, rows, "element", x, y, scale, bias, means, factors, center=center, epsilon=self.op.epsilon)
+        record_rows(self.backend, rows, "element", x, y, scale, bias, means, factors, center=center, epsilon=self.op.epsilon)
 
 
 @creator(InstanceNormalization, GroupNormalization, supports=one_float_only)
@@ -112,10 +119,10 @@ class GroupNormalizationExecution(GpuExecution):
         return Layouts.of_images(inputs, outputs, lanes) if known else ()
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        return _steps(self.backend, self._rows(inputs[0].shape, self.way is not None)[0]) if inputs[0].size else 0
+        return steps_of_rows(self.backend, self._rows(inputs[0].shape, self.way is not None)[0]) if inputs[0].size else 0
 
     def _rows(self, shape: tuple[int, ...], blocked: bool) -> tuple[Rows, tuple[int, int, int]]:
-        """The rows, and their groups as `_record_rows` takes them."""
+        """The rows, and their groups as `record_rows` takes them."""
         (batch, channels), pixels, block = shape[:2], math.prod(shape[2:]), self.backend.block_width
         if blocked:
             blocks = -(-channels // block)
@@ -133,7 +140,7 @@ class GroupNormalizationExecution(GpuExecution):
         if x.layout:
             scale, bias = (_padded(backend, tensor, groups[0] * rows.width) for tensor in (scale, bias))
         per = "lane" if x.layout else "channel"
-        _record_rows(backend, rows, per, x, y, scale, bias, groups=groups, epsilon=self.op.epsilon)
+        record_rows(backend, rows, per, x, y, scale, bias, groups=groups, epsilon=self.op.epsilon)
 
 
 def _padded(backend, tensor: DeviceTensor, count: int, value: float = 0.0) -> Memory:
@@ -258,7 +265,7 @@ class MeanVarianceExecution(GpuExecution):
     in_place = (0,)
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        return _steps(self.backend, self._rows(inputs[0])) if inputs[0].size else 0
+        return steps_of_rows(self.backend, self._rows(inputs[0])) if inputs[0].size else 0
 
     def _rows(self, x: Spec) -> Rows:
         outer = _instances(self.op, x.shape)
@@ -268,4 +275,4 @@ class MeanVarianceExecution(GpuExecution):
         x, y = inputs[0], outputs[0]
         if x.spec.size == 0:
             return
-        _record_rows(self.backend, self._rows(x.spec), "element", x, y, outside=1e-9)
+        record_rows(self.backend, self._rows(x.spec), "element", x, y, outside=1e-9)

@@ -13,31 +13,36 @@ from mnnx.backends.gpu.source import AHEAD_BLOCK, FLOATS, Source, reads, writes
 def _variants() -> list[dict]:
     kinds = [("element", 1), ("element", AHEAD_BLOCK), ("channel", 1), ("channel", AHEAD_BLOCK), ("lane", AHEAD_BLOCK)]
     found = itertools.product(FLOATS, kinds, (1, TEAM))
-    return [{"storage": storage, "width": width, "per": per, "team": team} for storage, (per, width), team in found]
+    plain = [{"storage": storage, "width": width, "per": per, "team": team, "skip": False} for storage, (per, width), team in found]
+    return plain + [{**variant, "skip": True} for variant in plain if variant["per"] == "element"]
 
 
 @kernel_factory("normalization.rows", _variants)
-def rows(storage: str, width: int, per: str, team: int) -> Source:
+def rows(storage: str, width: int, per: str, team: int, skip: bool) -> Source:
     """y = (x - center * mean) / (sqrt(var + epsilon) + outside) * scale + bias, var the mean square of what is above the line.
 
     per: what scale and bias have a number for: each "element" of a row, each "channel" of its group, or (rows being lanes) each "lane".
     A row is `channels` channels of `span` vectors; row r of `groups` has the channels from r % groups * channels on. Lanes: row r has
-    lane vector r % groups. Work items: rows × team.
+    lane vector r % groups. skip: of the sums of x, a tensor whose `skip_rows` rows repeat, and a shift per element; it tells no
+    means and factors. Work items: rows × team.
     """
     along = per != "lane" and width > 1
     t, lanes = vector(width), 1 if along else width
-    body = start(team)
-    body += total("sum", width, team, "v")
+    body, read = start(team), ""
+    if skip:
+        body += "    int beside = row % skip_rows * count;\n"
+        read = f"        {t} v = load_x(base + k) + load_skip(beside + k);\n        if (has_shift != 0) v = v + load_shift(k);\n"
+    body += total("sum", width, team, "v", read)
     body += shared_result("mean", "sum", width, along, team, "+")
     body += f"    mean = mean * (center * share);\n    {t} middle = {splat(width, 'mean') if lanes == 1 else 'mean'};\n"
-    body += total("squares", width, team, "(v - middle) * (v - middle)")
+    body += total("squares", width, team, "(v - middle) * (v - middle)", read)
     body += shared_result("inverse", "squares", width, along, team, "+")
     body += f"""\
     inverse = 1.0f / (sqrt(inverse * share + epsilon) + outside);
     {t} factor = {splat(width, "inverse") if lanes == 1 else "inverse"};
     int channel = row % groups * channels;
 """
-    if lanes == 1:
+    if lanes == 1 and not skip:
         body += """\
     if (has_means != 0 && me == 0) store_means(row, mean);
     if (has_factors != 0 && me == 0) store_factors(row, inverse);
@@ -45,29 +50,27 @@ def rows(storage: str, width: int, per: str, team: int) -> Source:
     index, wide = {"element": ("k", width), "channel": ("channel + k / span", 1), "lane": ("channel", width)}[per]
     scaled = "load_scale(at_scale)" if wide == width else f"splat{width}(load_scale(at_scale))"
     biased = "load_bias(at_scale)" if wide == width else f"splat{width}(load_bias(at_scale))"
+    walk = read + "        if (has_sums != 0) store_sums(at, v);\n" if skip else f"        {t} v = load_x(at);\n"
     body += each(
         team,
         f"""\
-        int at_scale = {index};
-        {t} v = (load_x(at) - middle) * factor;
+{walk}        int at_scale = {index};
+        v = (v - middle) * factor;
         if (has_scale != 0) v = v * {scaled};
         if (has_bias != 0) v = v + {biased};
         store_y(at, v);
 """,
     )
-    buffers = (
-        reads("x", storage, width),
-        reads("scale", storage, wide),
-        reads("bias", storage, wide),
-        writes("y", storage, width),
-        writes("means", storage),
-        writes("factors", storage),
-    )
-    params = (
-        "int rows, int count, int inner, int groups, int channels, int span, int has_scale, int has_bias, int has_means, int has_factors, "
-        "float center, float share, float epsilon, float outside"
-    )
-    return Source(buffers, params, body, "", shares(width, along, team), local(team))
+    buffers = [reads("x", storage, width), reads("scale", storage, wide), reads("bias", storage, wide), writes("y", storage, width)]
+    params = "int rows, int count, int inner, int groups, int channels, int span, int has_scale, int has_bias, "
+    if skip:
+        buffers += [reads("skip", storage, width), reads("shift", storage, width), writes("sums", storage, width)]
+        params += "int has_shift, int has_sums, int skip_rows, "
+    else:
+        buffers += [writes("means", storage), writes("factors", storage)]
+        params += "int has_means, int has_factors, "
+    params += "float center, float share, float epsilon, float outside"
+    return Source(tuple(buffers), params, body, "", shares(width, along, team), local(team))
 
 
 def _norm_variants() -> list[dict]:

@@ -35,17 +35,20 @@ def each(team: int, body: str) -> str:
     return f"    for (int k = me; k < count; k += {team}) {{\n        int at = base + k * inner;\n{body}    }}\n"
 
 
-def total(name: str, width: int, team: int, term: str) -> str:
-    """Declares the vector `name`, the sum of `term` (of v, a vector of the row) over this work item's share."""
+def total(name: str, width: int, team: int, term: str, read: str = "") -> str:
+    """Declares the vector `name`, the sum of `term` (of v, a vector of the row) over this work item's share.
+
+    `read`: statements that declare v, the row's vector k, where it isn't just read from x.
+    """
     t = vector(width)
+    read = read or f"            {t} v = load_x(base + k * inner);\n"
     return f"""\
     {t} {name} = {splat(width, "0.0f")};
     for (int k0 = me; k0 < count; k0 += {team * TERMS}) {{
         {t} part = {splat(width, "0.0f")};
         int end = min(count, k0 + {team * TERMS});
         for (int k = k0; k < end; k += {team}) {{
-            {t} v = load_x(base + k * inner);
-            part = part + {term};
+{read}            part = part + {term};
         }}
         {name} = {name} + part;
     }}

@@ -30,8 +30,8 @@ def _ints(node: OnnxNode, *values: int) -> Value:
 
 
 def _length(node: OnnxNode, x: Value, axis: int) -> Value:
-    """The size of a dim as an int64 scalar."""
-    return node.add(Squeeze(), node.add(Shape(start=axis, end=axis + 1), x))
+    """The size of a dim, int64 [1]."""
+    return node.add(Shape(start=axis, end=axis + 1), x)
 
 
 def _flat_heads(node: OnnxNode, x: Value) -> Value:

@@ -16,13 +16,14 @@ from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.fused import FusedMatMul
 from mnnx.schema.ops.generation import Range
 from mnnx.schema.ops.image import GridSample
-from mnnx.schema.ops.indexing import Gather, GatherND, Unique
+from mnnx.schema.ops.indexing import GatherND, Unique
 from mnnx.schema.ops.matmul import Gemm, MatMul
 from mnnx.schema.ops.normalization import GroupNormalization, LayerNormalization, RMSNormalization
 from mnnx.schema.ops.pooling import MaxPool
 from mnnx.schema.ops.reduction import ReduceSum
 from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Split, Transpose, Unsqueeze
-from mnnx.schema.ops.slicing import Pad, Slice, Trilu
+from mnnx.schema.ops.skip_normalization import EmbedLayerNormalization
+from mnnx.schema.ops.slicing import Pad, Trilu
 
 DOMAIN = "com.microsoft"
 
@@ -119,14 +120,14 @@ def _sum(node: OnnxNode, *values: Value | None) -> Value:
 
 @importer("SkipLayerNormalization", domain=DOMAIN)
 def skip_layer_normalization(node: OnnxNode, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None):
-    total = _sum(node, x, skip, bias)
+    total = _sum(node, x, bias, skip)
     op = LayerNormalization(epsilon=node.attribute("epsilon", float, 1e-12))
     return (*node.add(op, total, gamma, beta, outputs=3), total)
 
 
 @importer("SkipSimplifiedLayerNormalization", domain=DOMAIN)
 def skip_simplified_layer_normalization(node: OnnxNode, x: Value, skip: Value, gamma: Value, bias: Value | None = None):
-    total = _sum(node, x, skip, bias)
+    total = _sum(node, x, bias, skip)
     y, inverse = node.add(RMSNormalization(epsilon=node.attribute("epsilon", float, 1e-12)), total, gamma, outputs=2)
     return y, None, inverse, total
 
@@ -149,16 +150,10 @@ def embed_layer_normalization(
     mask: Value | None = None,
     position_ids: Value | None = None,
 ):
-    word = node.add(Gather(), words, ids)
-    if position_ids is None:  # the first rows, as many as a sequence is long
-        zero, length = node.constant([0], np.int64), node.add(Shape(start=1, end=2), ids)
-        position = node.add(Slice(), positions, zero, length, zero)
-    else:
-        position = node.add(Gather(), positions, position_ids)
-    segment = None if segments is None or segment_ids is None else node.add(Gather(), segments, segment_ids)
-    total = _sum(node, word, position, segment)
-    op = LayerNormalization(epsilon=node.attribute("epsilon", float, 1e-12))
-    y = node.add(op, total, gamma, beta, outputs=3)[0]
+    if segments is None or segment_ids is None:
+        segments = segment_ids = None
+    op = EmbedLayerNormalization(epsilon=node.attribute("epsilon", float, 1e-12))
+    y, total = node.add(op, ids, segment_ids, words, positions, segments, gamma, beta, position_ids, outputs=2)
     if mask is None:
         lengths = node.add(Expand(), node.constant([0], np.int32), node.add(Shape(end=1), ids))
     else:
