@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -30,6 +31,7 @@ from mnnx.schema.ops import (
     recurrent,
     reduction,
     resize,
+    skip_normalization,
 )
 from mnnx.schema.ops.base import Op, RuleError, Spec
 
@@ -170,6 +172,12 @@ def _rows() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
     for bias in (None, _weight(384)):
         yield normalization.LayerNormalization(), (x, _weight(384), bias)
     yield normalization.RMSNormalization(), (x, _weight(384))
+    yield skip_normalization.SkipLayerNormalization(), (x, x, _weight(384), _weight(384))
+    yield skip_normalization.SkipSimplifiedLayerNormalization(), (x, x, _weight(384))
+    for dtype, segments in itertools.product(("int32", "int64"), (None, _weight(2, 384))):
+        ids = _tensor(1, 128, dtype=dtype)
+        tables = (_weight(1000, 384), _weight(512, 384), segments)
+        yield skip_normalization.EmbedLayerNormalization(), (ids, ids if segments else None, *tables, _weight(384), _weight(384))
     for op_class in (
         *(reduction.ReduceSum, reduction.ReduceMean, reduction.ReduceMax, reduction.ReduceMin, reduction.ReduceProd),
         *(reduction.ReduceL1, reduction.ReduceL2, reduction.ReduceSumSquare, reduction.ReduceLogSumExp, reduction.ReduceLogSum),

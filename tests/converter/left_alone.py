@@ -16,6 +16,21 @@ LEFT_ALONE = {
           y = Add(c, r) }""",
         {"Conv": 1, "Add": 1},
     ),
+    "a sum before a normalization that a product ends in": (
+        """agraph (float[2,3,8] x, float[2,3,6] r) => (float[2,3,6] y)
+        <float[8,6] w, float[6] scale, float[6] bias>
+        { m = MatMul(x, w)
+          s = Add(m, r)
+          y = LayerNormalization(s, scale, bias) }""",
+        {"mnnx::FusedMatMul": 1, "LayerNormalization": 1},
+    ),
+    "a sum that broadcasts along the rows that are normalized": (
+        """agraph (float[2,3,8] x, float[2,3,1] r) => (float[2,3,8] y)
+        <float[8] scale, float[8] bias>
+        { s = Add(x, r)
+          y = LayerNormalization(s, scale, bias) }""",
+        {"Add": 1, "LayerNormalization": 1},
+    ),
     "a factor per channel behind HardSwish": (
         """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
         <float[4,3,1,1] w, float[4,1,1] s>

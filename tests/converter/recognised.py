@@ -198,6 +198,33 @@ RECOGNISED = ACTIVATIONS | {
         {"RotaryEmbedding": 1, "columns that aren't rotated": 1},
         {"RotaryEmbedding": 1},
     ),
+    "skip-norm-fusion of LayerNormalization, with a vector": (
+        """agraph (float[2,3,8] x, float[3,8] skip) => (float[2,3,8] y)
+        <float[8] scale, float[8] bias, float[8] shift>
+        { a = Add(shift, x)
+          s = Add(skip, a)
+          y = LayerNormalization(s, scale, bias) }""",
+        {"sum into normalization": 1},
+        {"com.microsoft::SkipLayerNormalization": 1},
+    ),
+    "skip-norm-fusion of RMSNormalization, whose sum is used again": (
+        """agraph (float[2,3,8] x, float[2,3,8] z) => (float[2,3,8] y)
+        <float[8] scale>
+        { s = Add(x, z)
+          n = RMSNormalization(s, scale)
+          y = Sub(s, n) }""",
+        {"sum into normalization": 1},
+        {"com.microsoft::SkipSimplifiedLayerNormalization": 1, "Sub": 1},
+    ),
+    "epilogue-fusion of a bias behind a residual sum": (
+        """agraph (float[2,3,8] x, float[2,3,6] r) => (float[2,3,6] y)
+        <float[8,6] w, float[6] bias>
+        { m = MatMul(x, w)
+          s = Add(m, r)
+          y = Add(s, bias) }""",
+        {"residual sum": 1, "bias into MatMul": 1},
+        {"mnnx::FusedMatMul": 1},
+    ),
     "attention-recognition of queries that see no key": (
         """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v, float[5,7] f, float[2,1,7] bias) => (float[2,5,4] y)
         <float zero = {0}, float lowest = {-1e38}>

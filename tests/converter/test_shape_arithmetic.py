@@ -155,6 +155,13 @@ MODELS = {
           y = Exp(r) }""",
         {"Exp": 1},
     ),
+    "dims of what is computed are read from the input": (
+        """agraph (float[N, L, 8] x) => (int64[2] y)
+        { m = MatMul(x, w)
+          z = Relu(m)
+          y = Shape<start = 0, end = 2>(z) }""",
+        {"Shape": 1},
+    ),
     "numbers times one are dims still": (
         """agraph (float[N, 4, L] x) => (float[N, M, L] y)
         <int64 zero = {0}, int64 one = {1}, int64 two = {2}, int64[1] front = {0}, int64[1] rest = {-1}>

@@ -120,14 +120,14 @@ def _sum(node: OnnxNode, *values: Value | None) -> Value:
 
 @importer("SkipLayerNormalization", domain=DOMAIN)
 def skip_layer_normalization(node: OnnxNode, x: Value, skip: Value, gamma: Value, beta: Value | None = None, bias: Value | None = None):
-    total = _sum(node, x, bias, skip)
+    total = _sum(node, x, skip, bias)
     op = LayerNormalization(epsilon=node.attribute("epsilon", float, 1e-12))
     return (*node.add(op, total, gamma, beta, outputs=3), total)
 
 
 @importer("SkipSimplifiedLayerNormalization", domain=DOMAIN)
 def skip_simplified_layer_normalization(node: OnnxNode, x: Value, skip: Value, gamma: Value, bias: Value | None = None):
-    total = _sum(node, x, bias, skip)
+    total = _sum(node, x, skip, bias)
     y, inverse = node.add(RMSNormalization(epsilon=node.attribute("epsilon", float, 1e-12)), total, gamma, outputs=2)
     return y, None, inverse, total
 
@@ -178,7 +178,7 @@ def group_norm(node: OnnxNode, x: Value, gamma: Value, beta: Value, skip: Value 
 
 @importer("BiasAdd", domain=DOMAIN)
 def bias_add(node: OnnxNode, x: Value, bias: Value, skip: Value):
-    return _sum(node, x, bias, skip)
+    return _sum(node, x, skip, bias)
 
 
 @importer("BiasDropout", domain=DOMAIN)
