@@ -177,10 +177,16 @@ def layer_norm(net: Network) -> None:
         net.node("Add", y, net.constant(net.array(net.values[x].shape[-1])))
 
 
-@step()
+@step(2)
 def layer_normalization(net: Network) -> None:
+    """Of a tensor or of a residual sum, with a vector in it or without, of tensors of one shape or of rows that repeat."""
     x = net.tensor(lambda a: a.ndim >= 2 and a.shape[-1] > 1 and a.size and a.dtype == np.float32, new=sequence_shape(net))
     width = net.values[x].shape[-1]
+    if net.often():
+        shape = net.values[x].shape
+        skip = net.tensor(lambda a: a.shape in (shape, (1, *shape[1:]), shape[1:]) and a.dtype == np.float32, new=shape)
+        x = net.node("Add", *net.one_of((x, skip), (skip, x)))
+        x = net.node("Add", x, net.constant(net.array(width))) if net.often() else x
     net.node("LayerNormalization", x, net.constant(net.array(width)), *([net.constant(net.array(width))] if net.often() else []))
 
 
