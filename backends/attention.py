@@ -41,7 +41,8 @@ def fused_problem(op: FusedAttention, inputs: Specs, outputs: Specs) -> Problem:
     if groups > 1:
         kv_heads = keys.batch[-1]
         parts = [None if part is None else part.grouped(kv_heads) for part in parts]
-    return Problem(*parts, op.scale, blind=0.0 if op.zero_blind or not keys.columns else math.nan)  # the sum of no values is 0
+    blind = 0.0 if op.zero_blind or not keys.columns else math.nan  # the sum of no values is 0
+    return Problem(*parts, op.scale, last=0 if op.is_causal else UNBOUNDED, blind=blind)
 
 
 def plain_problem(op: Attention, inputs: Specs, present: bool = False) -> Problem:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-OPSET = 21
+OPSET = 23
 #: Relative errors that every result is given for the second computation.
 NOISE = 2e-6
 LARGEST = 100.0
@@ -149,7 +149,7 @@ class Network:
             [onnx.ValueInfoProto(name=name) if a is None else _info(name, a, name_dim) for name, a in outputs.items()],
             [numpy_helper.from_array(a, name) for name, a in self.initializers.items() if name in used],
         )
-        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=10)
+        return helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=11)
 
     def case(self) -> Case:
         """The model, whose outputs are the tensors that nobody uses, and perhaps others."""

@@ -162,6 +162,29 @@ def attention(net: Network) -> None:
     net.node("Reshape", net.node("Transpose", y, perm=[0, 2, 1, 3]), net.shape(0, 0, width))
 
 
+@step(2)
+def attention_op(net: Network) -> None:
+    """ONNX's own, whose operands and result may be behind Transposes, with fewer heads for keys and a mask, or not."""
+    x = net.tensor(lambda a: a.ndim == 3 and a.shape[-1] % 4 == 0 and a.size and a.dtype == np.float32, new=sequence_shape(net))
+    batch, length, width = net.values[x].shape
+    heads = net.one_of(1, 2, 4)
+    size, fewer = width // heads, net.one_of(1, heads)
+
+    def operand(count: int) -> str:
+        if net.between(0, 3):
+            y = net.node("MatMul", x, net.constant(net.array(width, count * size, scale=0.4)))
+            return net.node("Transpose", net.node("Reshape", y, net.shape(0, 0, count, size)), perm=[0, 2, 1, 3])
+        return net.constant(net.array(batch, count, length, size))
+
+    mask = net.array(*net.one_of((length, length), (batch, 1, 1, length), (batch, heads, length, length)))
+    masks = net.one_of([], [net.constant(mask)], [net.constant((mask > 0) | (np.arange(length) == 0))])
+    whole = not masks or mask.shape[-2] == length  # ONNX's reference shows the first key alone where one row is for all queries
+    y = net.node("Attention", operand(heads), operand(fewer), operand(fewer), *masks, is_causal=int(whole and net.often()))
+    if net.between(0, 3):
+        y = net.node("Transpose", y, perm=[0, 2, 1, 3])
+        net.node("Reshape", y, net.shape(0, 0, width))
+
+
 # ---- normalizations written out
 @step(3)
 def layer_norm(net: Network) -> None:

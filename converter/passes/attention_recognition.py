@@ -2,7 +2,8 @@
 
 It becomes `mnnx::FusedAttention`, which reads its operands where they lie before the Transposes and stores no scores. What is added to the
 scores may be several tensors, or a choice between them and a number that is as good as -inf; weights that are NaN, of queries that see no
-key, may be made 0. Heads of k and v that are repeated for several heads of q are read in their place, by Attention, too.
+key, may be made 0. Heads of k and v that are repeated for several heads of q are read in their place, by Attention, too, and so are
+operands of Attention that lie behind Transposes (attention_transposes.py).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
+from mnnx.converter.passes.attention_transposes import PackHeads, ReadTransposed
 from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.repeated_heads import Perm, Repeated, keeps_rows, repeated_heads, unmoved
 from mnnx.schema.ops.activation import Softmax
@@ -224,4 +226,4 @@ class AttentionRecognition(RulePass):
 
     name = "attention-recognition"
     level = 2
-    rules = (FuseAttention(), UnrepeatHeads())
+    rules = (FuseAttention(), UnrepeatHeads(), PackHeads(), ReadTransposed())

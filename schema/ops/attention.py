@@ -134,8 +134,9 @@ class FusedAttention(Op):
 
     q' [..., Lq, D], k' [..., D, Lk] and v' [..., Lk, Dv] are the operands with their dims in the order of their `perm`, as Transpose
     takes it (empty: as they are); y_perm then reorders the result's. With kv_groups above 1, k' and v' have that many times fewer heads
-    (dim -3) than q': each serves kv_groups neighbouring ones of it. A query whose scores are all -inf gets NaN, with zero_blind 0. Floats
-    of one dtype.
+    (dim -3) than q': each serves kv_groups neighbouring ones of it. The mask may be bool: a key is seen where it is true, its score is
+    -inf elsewhere, and with is_causal where it comes behind the query. A query whose scores are all -inf gets NaN, with zero_blind 0.
+    Floats of one dtype.
     """
 
     scale: float = 1.0
@@ -145,6 +146,7 @@ class FusedAttention(Op):
     y_perm: tuple[int, ...] = ()
     kv_groups: int = 1
     zero_blind: bool = False
+    is_causal: bool = False
 
     def check(self) -> None:
         require(0 < self.kv_groups < LIMIT, f"kv_groups must be positive; it is {self.kv_groups}")
@@ -171,7 +173,7 @@ class FusedAttention(Op):
         return (*kv[:-3], q[-3], *kv[-2:])
 
     def infer(self, q: Spec, k: Spec, v: Spec, mask: Spec | None = None) -> Spec:
-        require_floats(q=q, k=k, v=v, mask=mask)
+        require_floats(q=q, k=k, v=v, mask=None if mask is not None and mask.dtype == BOOL else mask)
         return Spec(q.dtype, _reordered("the result", self.shapes(q, k, v, mask)[-1], self.y_perm))
 
     def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:

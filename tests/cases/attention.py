@@ -67,10 +67,12 @@ case(Attention(), f32(1, 1, 3, 4, low=-90, high=90), f32(1, 1, 900, 4, low=-90, 
 def fused(op: FusedAttention):
     """The op's definition, in float64."""
 
-    def compute(q, k, v, mask=0.0):
+    def compute(q, k, v, mask=None):
+        bias = 0.0 if mask is None else np.where(mask, 0, -np.inf) if mask.dtype == bool else mask
         q, k, v = (x.astype(np.float64).transpose(perm or range(x.ndim)) for x, perm in ((q, op.q_perm), (k, op.k_perm), (v, op.v_perm)))
         k, v = (np.repeat(x, op.kv_groups, axis=-3) if op.kv_groups > 1 else x for x in (k, v))
-        scores = op.scale * q @ k + mask
+        scores = op.scale * q @ k + bias
+        scores = np.where(np.tri(*scores.shape[-2:]), scores, -np.inf) if op.is_causal else scores
         with np.errstate(invalid="ignore"):
             weights = np.exp(scores - np.max(scores, -1, keepdims=True, initial=-np.inf))
             weights /= weights.sum(-1, keepdims=True)
@@ -93,6 +95,10 @@ for op, *inputs in (
     (FusedAttention(), f32(2, 1, 6), f32(2, 6, 5), f32(2, 5, 4), f32(4, 1)),
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), np.full((3, 5), -np.inf, np.float32)),
     (FusedAttention(zero_blind=True), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), SOME_BLIND),
+    (FusedAttention(zero_blind=True), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), np.tri(3, 5, -1, dtype=bool)),
+    (FusedAttention(), f32(2, 3, 6), f32(2, 6, 5), f32(2, 5, 4), booleans(2, 1, 5) | (np.arange(5) == 2)),
+    (FusedAttention(is_causal=True, **HEADS_OUT), f32(2, 40, 3, 20), f32(2, 50, 3, 20), f32(2, 50, 3, 32)),
+    (FusedAttention(is_causal=True, kv_groups=2), f32(4, 5, 8), f32(2, 8, 7), f32(2, 7, 4), f32(4, 5, 7)),
     (FusedAttention(kv_groups=3), f32(2, 6, 5, 8), f32(2, 2, 8, 7), f32(2, 2, 7, 4), f32(2, 1, 1, 7)),
     (FusedAttention(kv_groups=2, zero_blind=True, **HEADS_OUT), f32(2, 3, 4, 8), f32(2, 5, 2, 8), f32(2, 5, 2, 4), SOME_BLIND),
     (FusedAttention(kv_groups=2), f32(4, 5, 8), f32(2, 8, 7), f32(2, 7, 4), f32(4, 5, 7)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 
-HEADER = '<ir_version: 9, opset_import: ["" : 20]>'
+HEADER = '<ir_version: 11, opset_import: ["" : 23]>'
 
 
 def filled(text: str) -> onnx.ModelProto:

@@ -31,6 +31,12 @@ LEFT_ALONE = {
           y = LayerNormalization(s, scale, bias) }""",
         {"Add": 1, "LayerNormalization": 1},
     ),
+    "Attention whose mask is shorter than its keys": (
+        """agraph (float[2,4,5,3] q, float[2,7,4,3] z, float[5,6] mask) => (float[2,4,5,3] y)
+        { k = Transpose<perm = [0, 2, 1, 3]>(z)
+          y = Attention(q, k, k, mask) }""",
+        {"Transpose": 1, "Attention": 1},
+    ),
     "a factor per channel behind HardSwish": (
         """agraph (float[1,3,6,6] x) => (float[1,4,6,6] y)
         <float[4,3,1,1] w, float[4,1,1] s>

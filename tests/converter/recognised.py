@@ -239,6 +239,40 @@ RECOGNISED = ACTIVATIONS | {
         {"attention": 1},
         {"Less": 1, "Where": 1, "mnnx::FusedAttention": 1},
     ),
+    "attention-recognition of Attention between Transposes": (
+        """agraph (float[2,5,12] x, float[2,7,6] z, float[2,1,5,7] mask) => (float[2,5,12] y)
+        <float[12,12] w, int64[4] heads = {0, 0, 4, 3}, int64[4] fewer = {0, 0, 2, 3}, int64[3] rows = {0, 0, 12}>
+        { p = MatMul(x, w)
+          a = Reshape(p, heads)
+          b = Reshape(z, fewer)
+          q = Transpose<perm = [0, 2, 1, 3]>(a)
+          k = Transpose<perm = [0, 2, 1, 3]>(b)
+          o = Attention<is_causal = 1>(q, k, k, mask)
+          t = Transpose<perm = [0, 2, 1, 3]>(o)
+          y = Reshape(t, rows) }""",
+        {"heads in rows": 1},
+        {"MatMul": 1, "Attention": 1},
+    ),
+    "attention-recognition of Attention between Transposes of tensors of rank 4": (
+        """agraph (float[2,5,4,3] x, float[2,7,4,3] z) => (float[2,5,4,3] y)
+        { q = Transpose<perm = [0, 2, 1, 3]>(x)
+          k = Transpose<perm = [0, 2, 1, 3]>(z)
+          o = Attention<right_window_size = 1, softcap = 2.0>(q, k, k)
+          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
+        {"heads in rows": 1},
+        {"Reshape": 4, "Attention": 1},
+    ),
+    "attention-recognition of Attention with other operands than Transposes, too": (
+        """agraph (float[2,4,5,3] q, float[2,7,2,3] z, float[2,7,2,6] u, float[5,7] f) => (float[2,5,4,6] y)
+        <float zero = {0}>
+        { k = Transpose<perm = [0, 2, 1, 3]>(z)
+          v = Transpose<perm = [0, 2, 1, 3]>(u)
+          see = Less(zero, f)
+          o = Attention<is_causal = 1, scale = 0.7>(q, k, v, see)
+          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
+        {"Transposes around Attention": 1},
+        {"Less": 1, "mnnx::FusedAttention": 1},
+    ),
     "attention-recognition of repeated heads": (
         """agraph (float[2,4,5,8] q, float[2,7,2,8] k, float[2,2,7,4] v) => (float[2,5,4,4] y)
         <int64[1] two = {2}, int64[5] wide_k = {2, 2, 2, 7, 8}, int64[4] all_k = {2, 4, 7, 8},

@@ -91,7 +91,9 @@ def fused_attention(op: FusedAttention, q: np.ndarray, k: np.ndarray, v: np.ndar
         wide_k, wide_v = (x.repeat(op.kv_groups, axis=-3) for x in (wide_k, wide_v))
     scores = np.matmul(wide_q, wide_k) * np.asarray(op.scale, wide_q.dtype)
     if mask is not None:
-        scores = scores + widened(mask)
+        scores = np.where(mask, scores, -np.inf) if mask.dtype == bool else scores + widened(mask)
+    if op.is_causal:
+        scores = np.where(np.tri(*scores.shape[-2:], dtype=bool), scores, -np.inf)
     with np.errstate(invalid="ignore"):
         peak = scores.max(axis=-1, keepdims=True, initial=-np.inf)
         weights = np.exp(scores - peak)
