@@ -8,7 +8,7 @@ import numpy as np
 
 from mnnx.backends.backend import Specs
 from mnnx.backends.matrices import Matrices
-from mnnx.schema.ops.attention import Attention, FusedAttention
+from mnnx.schema.ops.attention import Attention, AttentionSizes, FusedAttention, PackedAttention
 from mnnx.schema.records import Row
 
 #: How far a window reaches on a side where it has no bound.
@@ -57,18 +57,37 @@ def plain_problem(op: Attention, inputs: Specs, present: bool = False) -> Proble
         return Matrices.of((s.batch, length, kv, grouped, size), (0, 2, 3, 1, 4))
 
     split = present or len(q) == 4
-    keys = heads(s.kv_heads, 1, s.total, s.head, split)
-    if mask is not None:
-        mask = (1,) * (4 - len(mask)) + mask
-        mask = Matrices.of((mask[0], *((s.kv_heads, group) if mask[1] > 1 else (1, 1)), *mask[2:]))
     return Problem(
         heads(s.kv_heads, group, s.queries, s.head),
-        keys._replace(rows=keys.columns, columns=keys.rows, row_stride=keys.column_stride, column_stride=keys.row_stride),
+        heads(s.kv_heads, 1, s.total, s.head, split).transposed,
         heads(s.kv_heads, 1, s.total, s.v_head, split),
-        mask,
+        None if mask is None else _mask(mask, s),
         heads(s.kv_heads, group, s.queries, s.v_head),
         1 / math.sqrt(s.head) if op.scale is None else op.scale,
         s.past - op.left_window_size if op.left_window_size >= 0 else -UNBOUNDED,
         min(s.past if op.is_causal else UNBOUNDED, s.past + op.right_window_size if op.right_window_size >= 0 else UNBOUNDED),
         0.0,
     )
+
+
+def packed_problem(op: PackedAttention, inputs: Specs, outputs: Specs) -> Problem:
+    """q, k and v are parts of the first input."""
+    x, mask = (*inputs, None)[:2]
+    s = op.sizes(x.shape)
+    tokens = Matrices.of((s.batch, s.queries, s.q_heads + 2 * s.kv_heads, s.head), (0, 2, 1, 3))
+    return Problem(
+        tokens.part(0, s.q_heads).grouped(s.kv_heads),
+        tokens.part(s.q_heads, s.kv_heads).grouped(s.kv_heads).transposed,
+        tokens.part(s.q_heads + s.kv_heads, s.kv_heads).grouped(s.kv_heads),
+        None if mask is None else _mask(mask.shape, s),
+        Matrices.of((s.batch, s.queries, s.q_heads, s.head), (0, 2, 1, 3)).grouped(s.kv_heads),
+        op.scale,
+        last=0 if op.is_causal else UNBOUNDED,
+        blind=0.0,
+    )
+
+
+def _mask(shape: tuple[int, ...], s: AttentionSizes) -> Matrices:
+    """A mask that broadcasts to [N, H, Lq, Lk], with the heads in groups."""
+    shape = (1,) * (4 - len(shape)) + shape
+    return Matrices.of((shape[0], *((s.kv_heads, s.q_heads // s.kv_heads) if shape[1] > 1 else (1, 1)), *shape[2:]))

@@ -10,7 +10,8 @@ from mnnx.schema.records import Row
 
 
 class Matrices(Row):
-    """The matrices of a tensor: the dims of their batch, rows and columns, and the strides of all of them in elements."""
+    """The matrices of a tensor: the dims of their batch, rows and columns, the strides of all of them and where the first begins, in
+    elements."""
 
     batch: tuple[int, ...]
     batch_strides: tuple[int, ...]
@@ -18,6 +19,7 @@ class Matrices(Row):
     columns: int
     row_stride: int
     column_stride: int
+    start: int = 0
 
     @classmethod
     def of(cls, shape: tuple[int, ...], perm: tuple[int, ...] = ()) -> Matrices:
@@ -27,6 +29,11 @@ class Matrices(Row):
         batch, ((rows, row_stride), (columns, column_stride)) = dims[:-2], dims[-2:]
         return cls(tuple(n for n, _ in batch), tuple(s for _, s in batch), rows, columns, row_stride, column_stride)
 
+    @property
+    def transposed(self) -> Matrices:
+        """With rows for columns."""
+        return self._replace(rows=self.columns, columns=self.rows, row_stride=self.column_stride, column_stride=self.row_stride)
+
     def grouped(self, count: int) -> Matrices:
         """With the last dim of the batch, which is a multiple of `count` or 1, as two: that many groups, and the members of one."""
         size, stride = self.batch[-1], self.batch_strides[-1]
@@ -34,9 +41,13 @@ class Matrices(Row):
         members = size // max(1, groups)
         return self._replace(batch=(*self.batch[:-1], groups, members), batch_strides=(*self.batch_strides[:-1], stride * members, stride))
 
+    def part(self, first: int, count: int) -> Matrices:
+        """So many of them along the last dim of the batch, from `first` on."""
+        return self._replace(batch=(*self.batch[:-1], count), start=self.start + first * self.batch_strides[-1])
+
     def items(self, batch: tuple[int, ...], itemsize: int = 4) -> np.ndarray:
         """The byte offset of each matrix of a batch to which this one broadcasts."""
-        return _spread(self.batch, self.batch_strides, batch) * itemsize
+        return (self.start + _spread(self.batch, self.batch_strides, batch)) * itemsize
 
 
 def _spread(dims: tuple[int, ...], strides: tuple[int, ...], batch: tuple[int, ...]) -> np.ndarray:

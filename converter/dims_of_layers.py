@@ -36,7 +36,7 @@ def result_of_layer(node: Node) -> tuple[np.dtype | None, list[Dim]] | None:
             width = v[-1] if v is not None and len(v) == x.rank else None
             return x.dtype, [*shape[:-1], width if x.rank == 4 else _scaled(width, node.op.q_num_heads, node.op.kv_num_heads)]
         case AttentionMask() if x.rank:
-            return np.dtype(bool), _mask(x.rank, *(elements(value) for value in node.inputs[1:]))
+            return np.dtype(np.float32), _mask(x.rank, *(elements(value) for value in node.inputs[1:]))
     return None
 
 

@@ -14,6 +14,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.attention_transposes import PackHeads, ReadTransposed
 from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.packed_attention import PackParts
 from mnnx.converter.passes.repeated_heads import Perm, Repeated, keeps_rows, repeated_heads, unmoved
 from mnnx.schema.ops.activation import Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
@@ -226,4 +227,4 @@ class AttentionRecognition(RulePass):
 
     name = "attention-recognition"
     level = 2
-    rules = (FuseAttention(), UnrepeatHeads(), PackHeads(), ReadTransposed())
+    rules = (FuseAttention(), UnrepeatHeads(), PackHeads(), PackParts(), ReadTransposed())

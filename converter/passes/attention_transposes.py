@@ -14,6 +14,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import SearchRule, made_by, only_user, substitute
 from mnnx.converter.passes.repeated_heads import keeps_rows, unmoved
+from mnnx.schema.model import Dim
 from mnnx.schema.ops.attention import Attention, FusedAttention
 from mnnx.schema.ops.shape import Reshape, Transpose
 from mnnx.schema.records import Row
@@ -92,14 +93,14 @@ class ReadTransposed(SearchRule):
     def find(self, node: Node, graph: Graph) -> tuple[FusedAttention, list[Value], Node] | str:
         """The op, its operands, and the node whose result it gives."""
         q, k, v, mask, *past = (*node.inputs, None)
-        if any(value is not None for value in (*past, *node.outputs[1:])) or _is_special(node.op):
+        if any(value is not None for value in (*past, *node.outputs[1:])) or is_special(node.op):
             return "it has past or further results, or windows, a cap or another precision"
         if any(value.rank != 4 or value.dtype != _FLOAT32 for value in (q, k, v)):
             return "its operands aren't known to be of float32, with heads in a dim of their own"
         heads, kv_heads, size = q.shape[1], k.shape[1], q.shape[3]
         if not all(isinstance(dim, int) and dim > 0 for dim in (heads, kv_heads, size)):
             return "its heads aren't known"
-        if mask is not None and not _has_all_keys(mask, k):
+        if mask is not None and not has_all_keys(mask, k.shape[2]):
             return "its mask isn't known to be of floats or bools, one for each key"
         (q, q_perm), (k, k_perm), (v, v_perm) = (unmoved(value, swapped=False) for value in (q, k, v))
         user = only_user(node.outputs[0], graph)
@@ -125,11 +126,12 @@ class ReadTransposed(SearchRule):
             graph.remove(node)
 
 
-def _is_special(op: Attention) -> bool:
+def is_special(op: Attention) -> bool:
+    """Whether it has windows, a cap for scores, or another precision than float32."""
     windowed = op.left_window_size >= 0 or op.right_window_size >= 0
     return windowed or op.softcap != 0 or op.softmax_precision not in (None, _FLOAT32)
 
 
-def _has_all_keys(mask: Value, k: Value) -> bool:
-    keys = k.shape[2]
+def has_all_keys(mask: Value, keys: Dim) -> bool:
+    """Whether a mask is known to be of floats or bools, with one for each of so many keys."""
     return mask.dtype in (_FLOAT32, _BOOL) and bool(mask.rank) and keys is not None and mask.shape[-1] == keys

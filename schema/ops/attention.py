@@ -181,6 +181,46 @@ class FusedAttention(Op):
         return 2 * math.prod(scores) * (q[-1] + v[-1])
 
 
+@op("mnnx::PackedAttention")
+class PackedAttention(Op):
+    """Attention of tokens with their q, k and v side by side: x [N, L, (H + 2 Hkv) * D] → [N, L, H * D]. The passes make it.
+
+    The mask is bool (whether a key is seen) or added to the scores, and broadcasts to [N, H, L, L], with a number for each key. A query
+    that sees no key gets 0.
+    """
+
+    q_num_heads: int
+    kv_num_heads: int
+    scale: float = 1.0
+    is_causal: bool = False
+
+    def check(self) -> None:
+        heads = 0 < self.kv_num_heads <= self.q_num_heads < LIMIT and self.q_num_heads % self.kv_num_heads == 0
+        require(heads, f"kv_num_heads must divide q_num_heads; they are {self.kv_num_heads} and {self.q_num_heads}")
+
+    def sizes(self, x: tuple[int, ...]) -> AttentionSizes:
+        """The sizes that follow from the shape of x."""
+        heads, kv_heads = self.q_num_heads, self.kv_num_heads
+        all_heads = heads + 2 * kv_heads
+        require(len(x) == 3 and x[2] > 0 and x[2] % all_heads == 0, f"x must be [N, L, {all_heads} * D]; its shape is {list(x)}")
+        size = x[2] // all_heads
+        return AttentionSizes(x[0], heads, kv_heads, x[1], x[1], 0, size, size)
+
+    def infer(self, x: Spec, mask: Spec | None = None) -> Spec:
+        require_floats(x=x, mask=None if mask is not None and mask.dtype == BOOL else mask)
+        s = self.sizes(x.shape)
+        if mask is not None:
+            scores = (s.batch, s.q_heads, s.queries, s.total)
+            fits = 1 <= mask.rank <= 4 and mask.shape[-1] == s.total
+            fits = fits and all(n in (1, m) for n, m in zip(mask.shape[::-1], scores[::-1], strict=False))
+            require(fits, f"the mask must broadcast to {list(scores)}, with a number for each key; it is {mask}")
+        return Spec(x.dtype, (s.batch, s.queries, s.q_heads * s.head))
+
+    def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
+        s = self.sizes(inputs[0].shape)
+        return 4 * s.batch * s.q_heads * s.queries * s.total * s.head
+
+
 def _reordered(name: str, shape: tuple[int, ...], perm: tuple[int, ...]) -> tuple[int, ...]:
     """The dims of a tensor of matrices in the order of a perm."""
     require(len(shape) >= 2, f"{name} must have rank 2 or more; its shape is {list(shape)}")

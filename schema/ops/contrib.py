@@ -19,11 +19,14 @@ class Inverse(Op):
 
 @op("mnnx::AttentionMask")
 class AttentionMask(Op):
-    """Which keys may be seen, bool [N, 1, 1 or Lq, total], by any of the masks of ONNX Runtime's attention ops.
+    """What any of the masks of ONNX Runtime's attention ops adds to scores, float32 [N, 1, 1 or Lq, total]: 0 for keys that may be seen,
+    `hidden` for others.
 
     mask: [N] numbers of keys; [2 N] ends of the keys, then their starts; [N, total] or [N, Lq, total], positive where seen; [N, 1, most,
     most], of which the last Lq of the first `total` rows, and the first `total` columns count. sizes: N and Lq; total: one number.
     """
+
+    hidden: float
 
     def infer(self, mask: Spec, sizes: Spec, total: Spec) -> Spec:
         require(sizes.size == 2 and total.size == 1, f"sizes and total must be two values and one; they are {sizes} and {total}")
@@ -33,7 +36,7 @@ class AttentionMask(Op):
         square = mask.rank == 4 and keys <= mask.shape[2] and keys <= mask.shape[3] and mask.shape[:2] == (batch, 1)
         known = ((batch,), (2 * batch,), (batch, keys), (batch, queries, keys))
         require(square or mask.shape in known, f"the mask of {batch} x {queries} queries and {keys} keys can't be {mask}")
-        return Spec(np.dtype(bool), (batch, 1, queries if mask.rank > 2 else 1, keys))
+        return Spec(np.dtype(np.float32), (batch, 1, queries if mask.rank > 2 else 1, keys))
 
 
 @op("com.microsoft::GroupQueryAttention")

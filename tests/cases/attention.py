@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from mnnx.schema.ops.attention import Attention, FusedAttention, LinearAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, FusedAttention, LinearAttention, PackedAttention, RotaryEmbedding
 from tests.cases import booleans, case, f16, f32, f64, i64
 
 
@@ -108,6 +108,41 @@ for op, *inputs in (
     (FusedAttention(), f32(2, 3, 6), f32(2, 6, 0), f32(2, 0, 4), f32(3, 1)),
 ):
     case(op, *inputs, reference=fused(op))
+
+
+def packed(op: PackedAttention):
+    """The op's definition, one query after another, in float64."""
+
+    def compute(x, mask=None):
+        batch, length, width = x.shape
+        heads, fewer = op.q_num_heads, op.kv_num_heads
+        size = width // (heads + 2 * fewer)
+        apart = x.astype(np.float64).reshape(batch, length, heads + 2 * fewer, size)
+        bias = 0.0 if mask is None else np.where(mask, 0, -np.inf) if mask.dtype == bool else mask
+        bias = np.broadcast_to(bias, (batch, heads, length, length))
+        y = np.zeros((batch, length, heads, size))
+        for n, h, i in np.ndindex(batch, heads, length):
+            group = h // (heads // fewer)
+            scores = op.scale * apart[n, :, heads + group] @ apart[n, i, h] + bias[n, h, i]
+            scores[i + 1 if op.is_causal else length :] = -np.inf
+            weights = np.exp(scores - scores.max()) if np.isfinite(scores.max()) else np.zeros(length)
+            y[n, i, h] = weights @ apart[n, :, heads + fewer + group] / max(weights.sum(), 1e-30)
+        return y.reshape(batch, length, heads * size).astype(x.dtype)
+
+    return compute
+
+
+for op, *inputs in (
+    (PackedAttention(q_num_heads=2, kv_num_heads=2, scale=0.5), f32(2, 5, 48)),
+    (PackedAttention(q_num_heads=4, kv_num_heads=2, scale=0.3, is_causal=True), f32(1, 40, 160), f32(40, 40)),
+    (PackedAttention(q_num_heads=3, kv_num_heads=1), f32(2, 7, 25), booleans(2, 1, 1, 7)),
+    (PackedAttention(q_num_heads=3, kv_num_heads=3), f32(2, 7, 27), np.zeros((2, 3, 7, 7), bool)),
+    (PackedAttention(q_num_heads=2, kv_num_heads=2), f32(1, 400, 96), f32(1, 2, 1, 400)),
+    (PackedAttention(q_num_heads=2, kv_num_heads=2), f32(2, 0, 48)),
+):
+    case(op, *inputs, reference=packed(op))
+HALF = PackedAttention(q_num_heads=2, kv_num_heads=2)
+case(HALF, f16(2, 5, 48), reference=packed(HALF), rtol=1e-2, atol=1e-2)
 
 POSITIONS = np.array([[0, 1, 2], [7, 3, 0]], np.int64)
 case(RotaryEmbedding(), f32(2, 4, 3, 8), f32(50, 4), f32(50, 4), POSITIONS)

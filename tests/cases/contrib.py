@@ -10,24 +10,24 @@ case(Inverse(), f64(2, 2), reference=lambda x: np.linalg.inv(x))
 case(Inverse(), np.ones((2, 2), np.float32), reference=lambda x: np.full((2, 2), np.nan, np.float32))
 case(Inverse(), f32(0, 3, 3), reference=lambda x: x)
 
-total = np.array(5, np.int64)
+total, hide = np.array(5, np.int64), AttentionMask(hidden=-9.0)
+
+
+def hiding(seen):
+    return np.where(seen, np.float32(0), np.float32(-9))
+
+
+case(hide, integers("int32", 2, high=6), i64(2, 3), total, reference=lambda m, *_: hiding((np.arange(5) < m[:, None])[:, None, None]))
 case(
-    AttentionMask(),
-    integers("int32", 2, high=6),
-    i64(2, 3),
-    total,
-    reference=lambda m, *_: (np.arange(5) < m[:, None])[:, None, None],
-)
-case(
-    AttentionMask(),
+    hide,
     np.array([5, 3, 1, 0], np.int32),
     i64(2, 3),
     total,
-    reference=lambda *_: np.array([[False, True, True, True, True], [True, True, True, False, False]])[:, None, None],
+    reference=lambda *_: np.array([[-9, 0, 0, 0, 0], [0, 0, 0, -9, -9]], np.float32)[:, None, None],
 )
-case(AttentionMask(), integers("int32", 2, 5, high=2), i64(2, 3), total, reference=lambda m, *_: m[:, None, None] > 0)
-case(AttentionMask(), integers("int64", 2, 3, 5, high=2), i64(2, 3), total, reference=lambda m, *_: m[:, None] > 0)
-case(AttentionMask(), f32(2, 1, 8, 8), i64(2, 3), total, reference=lambda m, *_: m[:, :, 2:5, :5] > 0)
+case(hide, integers("int32", 2, 5, high=2), i64(2, 3), total, reference=lambda m, *_: hiding(m[:, None, None] > 0))
+case(hide, integers("int64", 2, 3, 5, high=2), i64(2, 3), total, reference=lambda m, *_: hiding(m[:, None] > 0))
+case(hide, f32(2, 1, 8, 8), i64(2, 3), total, reference=lambda m, *_: hiding(m[:, :, 2:5, :5] > 0))
 
 
 def attended(op, q, keys, values, places, end):

@@ -1,11 +1,15 @@
 """Small graphs in which passes recognise an op that exporters write out."""
 
 from tests.converter.recognised_activations import ACTIVATIONS
+from tests.converter.recognised_attention import ATTENTION
 
 #: pass → (model, {rewrite: count}, ops that are left)
-RECOGNISED = ACTIVATIONS | {
-    "layer-norm-recognition": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+RECOGNISED = (
+    ACTIVATIONS
+    | ATTENTION
+    | {
+        "layer-norm-recognition": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {-1}, float two = {2}, float epsilon = {0.00001}, float[8] gamma, float[8] beta>
         { m = ReduceMean(x, last)
           d = Sub(x, m)
@@ -16,11 +20,11 @@ RECOGNISED = ACTIVATIONS | {
           n = Div(d, r)
           g = Mul(n, gamma)
           y = Add(g, beta) }""",
-        {"LayerNormalization": 1, "scale and bias": 2},
-        {"LayerNormalization": 1},
-    ),
-    "layer-norm-recognition of LayerNormalization without a scale": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+            {"LayerNormalization": 1, "scale and bias": 2},
+            {"LayerNormalization": 1},
+        ),
+        "layer-norm-recognition of LayerNormalization without a scale": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {-1}, float epsilon = {0.00001}>
         { m = ReduceMean(x, last)
           d = Sub(x, m)
@@ -29,11 +33,11 @@ RECOGNISED = ACTIVATIONS | {
           e = Add(v, epsilon)
           r = Sqrt(e)
           y = Div(d, r) }""",
-        {"LayerNormalization": 1},
-        {"LayerNormalization": 1},
-    ),
-    "layer-norm-recognition of LayerNormalization without a bias": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+            {"LayerNormalization": 1},
+            {"LayerNormalization": 1},
+        ),
+        "layer-norm-recognition of LayerNormalization without a bias": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {2}, float minus = {-0.5}, float epsilon = {0.00001}, float[1,1,8] gamma>
         { m = ReduceMean(x, last)
           d = Sub(x, m)
@@ -43,21 +47,21 @@ RECOGNISED = ACTIVATIONS | {
           r = Pow(e, minus)
           n = Mul(r, d)
           y = Mul(gamma, n) }""",
-        {"LayerNormalization": 1, "scale and bias": 1},
-        {"LayerNormalization": 1},
-    ),
-    "layer-norm-recognition of a factor and shifts behind": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+            {"LayerNormalization": 1, "scale and bias": 1},
+            {"LayerNormalization": 1},
+        ),
+        "layer-norm-recognition of a factor and shifts behind": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <float[8] scale, float[8] bias, float factor = {3}, float[1,8] shift, float[8] more>
         { n = LayerNormalization(x, scale, bias)
           a = Sub(shift, n)
           b = Mul(a, factor)
           y = Add(more, b) }""",
-        {"scale and bias": 3},
-        {"LayerNormalization": 1},
-    ),
-    "layer-norm-recognition of RMSNormalization": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+            {"scale and bias": 3},
+            {"LayerNormalization": 1},
+        ),
+        "layer-norm-recognition of RMSNormalization": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {-1}, float two = {2}, float epsilon = {0.001}, float[8] gamma>
         { s = Pow(x, two)
           m = ReduceMean(s, last)
@@ -66,11 +70,11 @@ RECOGNISED = ACTIVATIONS | {
           i = Reciprocal(r)
           n = Mul(x, i)
           y = Mul(gamma, n) }""",
-        {"RMSNormalization": 1, "scale and bias": 1},
-        {"RMSNormalization": 1},
-    ),
-    "layer-norm-recognition of RMSNormalization by a division": (
-        """agraph (float[2,3,8] x) => (float[2,3,8] y)
+            {"RMSNormalization": 1, "scale and bias": 1},
+            {"RMSNormalization": 1},
+        ),
+        "layer-norm-recognition of RMSNormalization by a division": (
+            """agraph (float[2,3,8] x) => (float[2,3,8] y)
         <int64[1] last = {2}, float[1] epsilon = {0.001}, float[8] gamma>
         { s = Mul(x, x)
           m = ReduceMean(s, last)
@@ -78,22 +82,22 @@ RECOGNISED = ACTIVATIONS | {
           r = Sqrt(e)
           n = Div(x, r)
           y = Mul(n, gamma) }""",
-        {"RMSNormalization": 1, "scale and bias": 1},
-        {"RMSNormalization": 1},
-    ),
-    "layer-norm-recognition of GroupNormalization": (
-        """agraph (float[2,6,3,4] x) => (float[2,6,3,4] y)
+            {"RMSNormalization": 1, "scale and bias": 1},
+            {"RMSNormalization": 1},
+        ),
+        "layer-norm-recognition of GroupNormalization": (
+            """agraph (float[2,6,3,4] x) => (float[2,6,3,4] y)
         <int64[3] groups = {0, 2, -1}, int64[4] whole = {2, 6, 3, 4}, float[2] one, float[2] zero, float[6,1,1] gamma, float[6,1,1] beta>
         { a = Reshape(x, groups)
           b = InstanceNormalization<epsilon = 0.001>(a, one, zero)
           c = Reshape(b, whole)
           d = Mul(c, gamma)
           y = Add(d, beta) }""",
-        {"GroupNormalization": 1},
-        {"GroupNormalization": 1},
-    ),
-    "rotary-recognition": (
-        """agraph (float[2,3,5,4] x, float[2,5,2] f) => (float[2,3,5,4] y)
+            {"GroupNormalization": 1},
+            {"GroupNormalization": 1},
+        ),
+        "rotary-recognition": (
+            """agraph (float[2,3,5,4] x, float[2,5,2] f) => (float[2,3,5,4] y)
         <int64[1] zero = {0}, int64[1] half = {2}, int64[1] end = {9223372036854775807}, int64[1] last = {3}, int64[1] heads = {1},
          float scale = {1.5}>
         { e = Concat<axis = -1>(f, f)
@@ -110,11 +114,11 @@ RECOGNISED = ACTIVATIONS | {
           p = Mul(x, c2)
           q = Mul(r, s2)
           y = Add(p, q) }""",
-        {"RotaryEmbedding": 1},
-        {"Cos": 1, "Sin": 1, "Mul": 2, "RotaryEmbedding": 1},
-    ),
-    "rotary-recognition of two tensors": (
-        """agraph (float[2,3,5,4] x, float[2,2,5,4] z, float[2,5,2] f) => (float[2,5,5,4] y)
+            {"RotaryEmbedding": 1},
+            {"Cos": 1, "Sin": 1, "Mul": 2, "RotaryEmbedding": 1},
+        ),
+        "rotary-recognition of two tensors": (
+            """agraph (float[2,3,5,4] x, float[2,2,5,4] z, float[2,5,2] f) => (float[2,5,5,4] y)
         <int64[1] heads = {1}>
         { e = Unsqueeze(f, heads)
           e2 = Concat<axis = 3>(e, e)
@@ -133,11 +137,11 @@ RECOGNISED = ACTIVATIONS | {
           q2 = Mul(r2, s)
           v = Add(p2, q2)
           y = Concat<axis = 1>(u, v) }""",
-        {"RotaryEmbedding": 2},
-        {"Cos": 1, "Sin": 1, "RotaryEmbedding": 2, "Concat": 1},
-    ),
-    "rotary-recognition of constants": (
-        """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
+            {"RotaryEmbedding": 2},
+            {"Cos": 1, "Sin": 1, "RotaryEmbedding": 2, "Concat": 1},
+        ),
+        "rotary-recognition of constants": (
+            """agraph (float[1,3,2,4] x) => (float[1,3,2,4] y)
         <float[1,1,2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
         { a, b = Split<axis = -1, num_outputs = 2>(x)
           n = Neg(b)
@@ -145,11 +149,11 @@ RECOGNISED = ACTIVATIONS | {
           p = Mul(c, x)
           q = Mul(s, r)
           y = Add(q, p) }""",
-        {"RotaryEmbedding": 1},
-        {"RotaryEmbedding": 1},
-    ),
-    "rotary-recognition of rows of constants": (
-        """agraph (float[1,3,2,4] x, float[1,2] z) => (float[1,3,2,4] y)
+            {"RotaryEmbedding": 1},
+            {"RotaryEmbedding": 1},
+        ),
+        "rotary-recognition of rows of constants": (
+            """agraph (float[1,3,2,4] x, float[1,2] z) => (float[1,3,2,4] y)
         <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
          int64[1] heads = {1}, float low = {0}, float high = {1}>
         { v = Clip(z, low, high)
@@ -164,11 +168,11 @@ RECOGNISED = ACTIVATIONS | {
           p = Mul(c2, x)
           q = Mul(s2, r)
           y = Add(q, p) }""",
-        {"RotaryEmbedding": 1},
-        {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
-    ),
-    "rotary-recognition of sequences that are alike": (
-        """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
+            {"RotaryEmbedding": 1},
+            {"Clip": 1, "Cast": 1, "Gather": 2, "RotaryEmbedding": 1},
+        ),
+        "rotary-recognition of sequences that are alike": (
+            """agraph (float[2,3,2,4] x) => (float[2,3,2,4] y)
         <float[2,4] c = {0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75}, float[2,4] s = {0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4}>
         { a, b = Split<axis = -1, num_outputs = 2>(x)
           n = Neg(b)
@@ -176,11 +180,11 @@ RECOGNISED = ACTIVATIONS | {
           p = Mul(c, x)
           q = Mul(s, r)
           y = Add(q, p) }""",
-        {"RotaryEmbedding": 1},
-        {"RotaryEmbedding": 1},
-    ),
-    "rotary-recognition of the first columns by rows of longer tables": (
-        """agraph (float[2,3,2,6] x) => (float[2,3,2,6] y)
+            {"RotaryEmbedding": 1},
+            {"RotaryEmbedding": 1},
+        ),
+        "rotary-recognition of the first columns by rows of longer tables": (
+            """agraph (float[2,3,2,6] x) => (float[2,3,2,6] y)
         <float[1,1,3,4] c = {9, 9, 9, 9, 0.5, 0.25, 0.5, 0.25, 1, 0.75, 1, 0.75},
          float[1,1,3,4] s = {9, 8, 9, 8, 0.1, 0.2, 0.1, 0.2, 0.3, 0.4, 0.3, 0.4},
          int64[1] zero = {0}, int64[1] one = {1}, int64[1] two = {2}, int64[1] three = {3}, int64[1] four = {4}, int64[1] six = {6}>
@@ -195,114 +199,47 @@ RECOGNISED = ACTIVATIONS | {
           q = Mul(s1, r)
           t = Add(q, p)
           y = Concat<axis = -1>(t, e) }""",
-        {"RotaryEmbedding": 1, "columns that aren't rotated": 1},
-        {"RotaryEmbedding": 1},
-    ),
-    "skip-norm-fusion of LayerNormalization, with a vector": (
-        """agraph (float[2,3,8] x, float[3,8] skip) => (float[2,3,8] y)
+            {"RotaryEmbedding": 1, "columns that aren't rotated": 1},
+            {"RotaryEmbedding": 1},
+        ),
+        "skip-norm-fusion of LayerNormalization, with a vector": (
+            """agraph (float[2,3,8] x, float[3,8] skip) => (float[2,3,8] y)
         <float[8] scale, float[8] bias, float[8] shift>
         { a = Add(shift, x)
           s = Add(skip, a)
           y = LayerNormalization(s, scale, bias) }""",
-        {"sum into normalization": 1},
-        {"com.microsoft::SkipLayerNormalization": 1},
-    ),
-    "skip-norm-fusion of RMSNormalization, whose sum is used again": (
-        """agraph (float[2,3,8] x, float[2,3,8] z) => (float[2,3,8] y)
+            {"sum into normalization": 1},
+            {"com.microsoft::SkipLayerNormalization": 1},
+        ),
+        "skip-norm-fusion of RMSNormalization, whose sum is used again": (
+            """agraph (float[2,3,8] x, float[2,3,8] z) => (float[2,3,8] y)
         <float[8] scale>
         { s = Add(x, z)
           n = RMSNormalization(s, scale)
           y = Sub(s, n) }""",
-        {"sum into normalization": 1},
-        {"com.microsoft::SkipSimplifiedLayerNormalization": 1, "Sub": 1},
-    ),
-    "epilogue-fusion of a bias behind a residual sum": (
-        """agraph (float[2,3,8] x, float[2,3,6] r) => (float[2,3,6] y)
+            {"sum into normalization": 1},
+            {"com.microsoft::SkipSimplifiedLayerNormalization": 1, "Sub": 1},
+        ),
+        "epilogue-fusion of a bias behind a residual sum": (
+            """agraph (float[2,3,8] x, float[2,3,6] r) => (float[2,3,6] y)
         <float[8,6] w, float[6] bias>
         { m = MatMul(x, w)
           s = Add(m, r)
           y = Add(s, bias) }""",
-        {"residual sum": 1, "bias into MatMul": 1},
-        {"mnnx::FusedMatMul": 1},
-    ),
-    "attention-recognition of queries that see no key": (
-        """agraph (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v, float[5,7] f, float[2,1,7] bias) => (float[2,5,4] y)
-        <float zero = {0}, float lowest = {-1e38}>
-        { s = MatMul(q, k)
-          a = Add(bias, s)
-          see = Less(f, zero)
-          m = Where(see, a, lowest)
-          p = Softmax<axis = -1>(m)
-          n = IsNaN(p)
-          w = Where(n, zero, p)
-          y = MatMul(w, v) }""",
-        {"attention": 1},
-        {"Less": 1, "Where": 1, "mnnx::FusedAttention": 1},
-    ),
-    "attention-recognition of Attention between Transposes": (
-        """agraph (float[2,5,12] x, float[2,7,6] z, float[2,1,5,7] mask) => (float[2,5,12] y)
-        <float[12,12] w, int64[4] heads = {0, 0, 4, 3}, int64[4] fewer = {0, 0, 2, 3}, int64[3] rows = {0, 0, 12}>
-        { p = MatMul(x, w)
-          a = Reshape(p, heads)
-          b = Reshape(z, fewer)
-          q = Transpose<perm = [0, 2, 1, 3]>(a)
-          k = Transpose<perm = [0, 2, 1, 3]>(b)
-          o = Attention<is_causal = 1>(q, k, k, mask)
-          t = Transpose<perm = [0, 2, 1, 3]>(o)
-          y = Reshape(t, rows) }""",
-        {"heads in rows": 1},
-        {"MatMul": 1, "Attention": 1},
-    ),
-    "attention-recognition of Attention between Transposes of tensors of rank 4": (
-        """agraph (float[2,5,4,3] x, float[2,7,4,3] z) => (float[2,5,4,3] y)
-        { q = Transpose<perm = [0, 2, 1, 3]>(x)
-          k = Transpose<perm = [0, 2, 1, 3]>(z)
-          o = Attention<right_window_size = 1, softcap = 2.0>(q, k, k)
-          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
-        {"heads in rows": 1},
-        {"Reshape": 4, "Attention": 1},
-    ),
-    "attention-recognition of Attention with other operands than Transposes, too": (
-        """agraph (float[2,4,5,3] q, float[2,7,2,3] z, float[2,7,2,6] u, float[5,7] f) => (float[2,5,4,6] y)
-        <float zero = {0}>
-        { k = Transpose<perm = [0, 2, 1, 3]>(z)
-          v = Transpose<perm = [0, 2, 1, 3]>(u)
-          see = Less(zero, f)
-          o = Attention<is_causal = 1, scale = 0.7>(q, k, v, see)
-          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
-        {"Transposes around Attention": 1},
-        {"Less": 1, "mnnx::FusedAttention": 1},
-    ),
-    "attention-recognition of repeated heads": (
-        """agraph (float[2,4,5,8] q, float[2,7,2,8] k, float[2,2,7,4] v) => (float[2,5,4,4] y)
-        <int64[1] two = {2}, int64[5] wide_k = {2, 2, 2, 7, 8}, int64[4] all_k = {2, 4, 7, 8},
-         int64[5] wide_v = {2, 2, 2, 7, 4}, int64[4] all_v = {2, 4, 7, 4}>
-        { h = Transpose<perm = [0, 2, 1, 3]>(k)
-          a = Unsqueeze(h, two)
-          b = Expand(a, wide_k)
-          c = Reshape(b, all_k)
-          d = Unsqueeze(v, two)
-          e = Expand(d, wide_v)
-          f = Reshape(e, all_v)
-          t = Transpose<perm = [0, 1, 3, 2]>(c)
-          s = MatMul(q, t)
-          p = Softmax<axis = -1>(s)
-          o = MatMul(p, f)
-          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
-        {"attention": 1},
-        {"mnnx::FusedAttention": 1},
-    ),
-    "movement of dims that are split behind a Transpose": (
-        """agraph (float[5,2,12] x) => (float[2,3,5,4] y)
+            {"residual sum": 1, "bias into MatMul": 1},
+            {"mnnx::FusedMatMul": 1},
+        ),
+        "movement of dims that are split behind a Transpose": (
+            """agraph (float[5,2,12] x) => (float[2,3,5,4] y)
         <int64[3] merged = {5, 6, 4}, int64[4] whole = {2, 3, 5, 4}>
         { a = Reshape(x, merged)
           b = Transpose<perm = [1, 0, 2]>(a)
           y = Reshape(b, whole) }""",
-        {"split before a Transpose": 1},
-        {"Reshape": 1, "Transpose": 1},
-    ),
-    "movement of three operands that one product made": (
-        """agraph (float[5,2,12] x) => (float[5,2,12] y)
+            {"split before a Transpose": 1},
+            {"Reshape": 1, "Transpose": 1},
+        ),
+        "movement of three operands that one product made": (
+            """agraph (float[5,2,12] x) => (float[5,2,12] y)
         <int64[4] parts = {5, 2, 3, 4}, int64[1] zero = {0}, int64[1] last = {-2},
          int64 first = {0}, int64 second = {-2}, int64 third = {2}>
         { a = Reshape(x, parts)
@@ -313,11 +250,11 @@ RECOGNISED = ACTIVATIONS | {
           k = Gather(d, second)
           v = Gather(d, third)
           y = Concat<axis = -1>(v, k, q) }""",
-        {"Transpose of one dim more": 1, "place before a Transpose": 3},
-        {"Reshape": 1, "Gather": 3, "Concat": 1},
-    ),
-    "movement of the places of a Split": (
-        """agraph (float[2,5,2,4,8] x) => (float[2,4,5,5] y)
+            {"Transpose of one dim more": 1, "place before a Transpose": 3},
+            {"Reshape": 1, "Gather": 3, "Concat": 1},
+        ),
+        "movement of the places of a Split": (
+            """agraph (float[2,5,2,4,8] x) => (float[2,4,5,5] y)
         <int64[1] zero = {0}>
         { a = Transpose<perm = [2, 0, 3, 1, 4]>(x)
           b, c = Split<axis = 0, num_outputs = 2>(a)
@@ -325,81 +262,55 @@ RECOGNISED = ACTIVATIONS | {
           k = Squeeze(c, zero)
           t = Transpose<perm = [0, 1, 3, 2]>(k)
           y = MatMul(q, t) }""",
-        {"place of a Split": 2, "place before a Transpose": 2, "Transpose of Transpose": 1},
-        {"Gather": 2, "Transpose": 2, "MatMul": 1},
-    ),
-    "epilogue-fusion of a product of rows": (
-        """agraph (float[2,5,3,4] x) => (float[2,5,6] y)
+            {"place of a Split": 2, "place before a Transpose": 2, "Transpose of Transpose": 1},
+            {"Gather": 2, "Transpose": 2, "MatMul": 1},
+        ),
+        "epilogue-fusion of a product of rows": (
+            """agraph (float[2,5,3,4] x) => (float[2,5,6] y)
         <int64[2] rows = {-1, 12}, float[12,6] w, int64[3] back = {2, 5, 6}, float[6] b>
         { a = Reshape(x, rows)
           m = Gemm(a, w, b)
           c = Reshape(m, back)
           y = Relu(c) }""",
-        {"Gemm to MatMul": 1, "product of rows": 1, "activation": 1},
-        {"Reshape": 1, "mnnx::FusedMatMul": 1},
-    ),
-    "movement of dims that are merged for a Transpose": (
-        """agraph (float[2,3,5,4] x) => (float[2,3,4,5] y)
+            {"Gemm to MatMul": 1, "product of rows": 1, "activation": 1},
+            {"Reshape": 1, "mnnx::FusedMatMul": 1},
+        ),
+        "movement of dims that are merged for a Transpose": (
+            """agraph (float[2,3,5,4] x) => (float[2,3,4,5] y)
         <int64[3] merged = {-1, 5, 4}, int64[4] whole = {2, 3, 4, 5}>
         { a = Reshape(x, merged)
           b = Transpose<perm = [0, 2, 1]>(a)
           y = Reshape(b, whole) }""",
-        {"split before a Transpose": 1},
-        {"Transpose": 1},
-    ),
-    "attention-recognition": (
-        """agraph (float[1,5,3,8] q, float[1,7,3,8] k, float[1,7,3,8] v, float[1,1,1,7] mask) => (float[1,5,3,8] y)
-        <float c = {2}>
-        { a = Transpose<perm = [0, 2, 1, 3]>(q)
-          b = Transpose<perm = [0, 2, 3, 1]>(k)
-          d = Transpose<perm = [0, 2, 1, 3]>(v)
-          s = MatMul(a, b)
-          t = Div(s, c)
-          m = Add(t, mask)
-          p = Softmax<axis = -1>(m)
-          o = MatMul(p, d)
-          y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
-        {"attention": 1},
-        {"mnnx::FusedAttention": 1},
-    ),
-    "attention-recognition of scaled operands": (
-        """agraph (float[2,5,8] q, float[2,7,8] k, float[2,7,4] v) => (float[2,5,4] y)
-        <float c = {0.5}, float e = {0.25}>
-        { a = Mul(q, c)
-          b = Transpose<perm = [0, 2, 1]>(k)
-          d = Mul(e, b)
-          s = MatMul(a, d)
-          p = Softmax<axis = 2>(s)
-          y = MatMul(p, v) }""",
-        {"attention": 1},
-        {"mnnx::FusedAttention": 1},
-    ),
-    "movement of Slices of all parts": (
-        """agraph (float[2,9] x) => (float[2,9] y)
+            {"split before a Transpose": 1},
+            {"Transpose": 1},
+        ),
+        "movement of Slices of all parts": (
+            """agraph (float[2,9] x) => (float[2,9] y)
         <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}, int64[1] all = {99}>
         { b = Slice(x, minus_two, all, one)
           a = Slice(x, zero, four, one)
           c = Slice(x, four, minus_two, one)
           y = Concat<axis = 1>(b, c, a) }""",
-        {"Slices of all parts": 1},
-        {"Split": 1, "Concat": 1},
-    ),
-    "movement of Slices, but not of some parts": (
-        """agraph (float[2,9] x) => (float[2,7] y)
+            {"Slices of all parts": 1},
+            {"Split": 1, "Concat": 1},
+        ),
+        "movement of Slices, but not of some parts": (
+            """agraph (float[2,9] x) => (float[2,7] y)
         <int64[1] zero = {0}, int64[1] four = {4}, int64[1] minus_two = {-2}, int64[1] one = {1}>
         { a = Slice(x, zero, four, one)
           c = Slice(x, four, minus_two, one)
           y = Concat<axis = 1>(c, a) }""",
-        {},
-        {"Slice": 2, "Concat": 1},
-    ),
-    "movement of Slices, but not of parts that overlap": (
-        """agraph (float[2,9] x) => (float[2,5] y)
+            {},
+            {"Slice": 2, "Concat": 1},
+        ),
+        "movement of Slices, but not of parts that overlap": (
+            """agraph (float[2,9] x) => (float[2,5] y)
         <int64[1] zero = {0}, int64[1] four = {4}, int64[1] five = {5}, int64[1] all = {99}, int64[1] one = {1}>
         { a = Slice(x, zero, five, one)
           c = Slice(x, four, all, one)
           y = Sub(a, c) }""",
-        {},
-        {"Slice": 2, "Sub": 1},
-    ),
-}
+            {},
+            {"Slice": 2, "Sub": 1},
+        ),
+    }
+)

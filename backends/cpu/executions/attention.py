@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from mnnx.backends.attention import Problem, fused_problem, plain_problem
+from mnnx.backends.attention import Problem, fused_problem, packed_problem, plain_problem
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
 from mnnx.backends.cpu.creators import creator
@@ -19,7 +19,7 @@ from mnnx.backends.cpu.kernels.blocks import Pack
 from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding
+from mnnx.schema.ops.attention import Attention, FusedAttention, PackedAttention, RotaryEmbedding
 from mnnx.schema.ops.base import Op
 
 _FLOAT32, _BOOL = np.dtype("float32"), np.dtype(bool)
@@ -62,6 +62,16 @@ def _reason_against_plain(op: Attention, inputs: Specs, outputs: Specs) -> str |
 @creator(Attention, supports=_reason_against_plain)
 def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
     return AttentionExecution(op, backend, plain_problem(op, inputs))
+
+
+def _reason_against_packed(op: PackedAttention, inputs: Specs, outputs: Specs) -> str | None:
+    foreign = inputs[0].dtype != _FLOAT32 or any(spec is not None and spec.dtype not in (_FLOAT32, _BOOL) for spec in inputs[1:])
+    return "only float32 is native" if foreign else None
+
+
+@creator(PackedAttention, supports=_reason_against_packed)
+def create_packed(op: PackedAttention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    return PackedAttentionExecution(op, backend, packed_problem(op, inputs, outputs))
 
 
 class AttentionExecution(Execution):
@@ -194,6 +204,14 @@ class AttentionExecution(Execution):
         )
         chunks = min(count * panels, self.backend.chunks(count * m.rows * m.columns / 4))
         self.backend.commands.record(kernel("gemm.pack", vectors=tiling.vectors, lanes=tiling.lanes), arguments(*block), chunks, items)
+
+
+class PackedAttentionExecution(AttentionExecution):
+    """q, k and v are parts of one tensor."""
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, *mask = inputs
+        super().on_resize([x, x, x, *mask], outputs, scratch)
 
 
 def _packed_items(dims: tuple[int, ...], batch: tuple[int, ...], nbytes: int) -> np.ndarray:

@@ -6,7 +6,15 @@ import numpy as np
 
 from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.attention import Attention, AttentionSizes, FusedAttention, LinearAttention, RotaryEmbedding, illegal_key_counts
+from mnnx.schema.ops.attention import (
+    Attention,
+    AttentionSizes,
+    FusedAttention,
+    LinearAttention,
+    PackedAttention,
+    RotaryEmbedding,
+    illegal_key_counts,
+)
 from mnnx.schema.ops.base import require
 
 
@@ -100,6 +108,14 @@ def fused_attention(op: FusedAttention, q: np.ndarray, k: np.ndarray, v: np.ndar
         weights /= weights.sum(axis=-1, keepdims=True)
         y = np.matmul(np.where(np.isneginf(peak), 0, weights) if op.zero_blind else weights, wide_v)
     return (y.transpose(op.y_perm) if op.y_perm else y).astype(q.dtype, copy=False)
+
+
+@numpy_execution(PackedAttention)
+def packed_attention(op: PackedAttention, x: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+    s = op.sizes(x.shape)
+    q, k, v = np.split(x, [s.q_heads * s.head, (s.q_heads + s.kv_heads) * s.head], axis=2)
+    plain = Attention(q_num_heads=s.q_heads, kv_num_heads=s.kv_heads, scale=op.scale, is_causal=op.is_causal)
+    return attention(plain, q, k, v, mask)[0]
 
 
 @numpy_execution(RotaryEmbedding)

@@ -34,10 +34,12 @@ def attention_mask(op: AttentionMask, mask: np.ndarray, sizes: np.ndarray, total
     if mask.ndim == 1:
         ends, starts = mask[:batch], mask[batch:] if mask.size > batch else np.zeros(batch)
         places = np.arange(keys)
-        return ((places >= starts[:, None]) & (places < ends[:, None]))[:, None, None]
-    if mask.ndim == 4:
-        return mask[:, :, keys - queries : keys, :keys] > 0
-    return (mask > 0).reshape(batch, 1, -1, keys)
+        seen = ((places >= starts[:, None]) & (places < ends[:, None]))[:, None, None]
+    elif mask.ndim == 4:
+        seen = mask[:, :, keys - queries : keys, :keys] > 0
+    else:
+        seen = (mask > 0).reshape(batch, 1, -1, keys)
+    return np.where(seen, np.float32(0), np.float32(op.hidden))
 
 
 @numpy_execution(GroupQueryAttention)

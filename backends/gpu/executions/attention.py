@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mnnx.backends.attention import Problem, fused_problem, plain_problem
+from mnnx.backends.attention import Problem, fused_problem, packed_problem, plain_problem
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.creators import creator
 from mnnx.backends.gpu.execution import GpuExecution
@@ -20,7 +20,7 @@ from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.working_memory import bytes_of, cut
 from mnnx.backends.matrices import Matrices
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.attention import Attention, FusedAttention, RotaryEmbedding, illegal_key_counts
+from mnnx.schema.ops.attention import Attention, FusedAttention, PackedAttention, RotaryEmbedding, illegal_key_counts
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.raster import Raster, Region
 from mnnx.schema.records import Row
@@ -65,6 +65,19 @@ def create(op: Attention, backend, inputs: Specs, outputs: Specs) -> Execution:
     if any(spec is not None for spec in (*inputs[4:6], *outputs[1:])):
         return CachedAttentionExecution(op, backend, inputs, outputs)
     return AttentionExecution(op, backend, plain_problem(op, inputs), inputs)
+
+
+def _reason_against_packed(op: PackedAttention, inputs: Specs, outputs: Specs) -> str | None:
+    x, mask = (*inputs, None)[:2]
+    if x.dtype not in FLOATS or (mask is not None and mask.dtype not in (x.dtype, _BOOL)):
+        return f"no kernel for {x.dtype}" + (f" and a mask of {mask.dtype}" if mask is not None else "")
+    return None
+
+
+@creator(PackedAttention, supports=_reason_against_packed)
+def create_packed(op: PackedAttention, backend, inputs: Specs, outputs: Specs) -> Execution:
+    x, *mask = inputs
+    return PackedAttentionExecution(op, backend, packed_problem(op, inputs, outputs), [x, x, x, *mask])
 
 
 class Bias(Row):
@@ -225,6 +238,14 @@ class AttentionExecution(GpuExecution):
             c_row=p.y.row_stride,
         )
         record_product(backend, self.storage, product)
+
+
+class PackedAttentionExecution(AttentionExecution):
+    """q, k and v are parts of one tensor."""
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, *mask = inputs
+        super().on_resize([x, x, x, *mask], outputs, scratch)
 
 
 class CachedAttentionExecution(AttentionExecution):

@@ -86,7 +86,7 @@ def pack_right(backend, b: np.ndarray) -> np.ndarray:
 def in_place(backend, b: Matrices, rows: int) -> bool:
     """Whether a computed right operand is read where it lies, for so many rows of a."""
     block = backend.block_width
-    steps = (b.columns, b.row_stride, *b.batch_strides)
+    steps = (b.columns, b.row_stride, b.start, *b.batch_strides)
     if b.column_stride != 1 or any(step % block for step in steps):
         return False
     return not backend.device.profile.is_cpu or rows < _ROWS_WORTH_PACKING or b.columns <= _COLUMNS_IN_PLACE

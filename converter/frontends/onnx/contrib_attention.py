@@ -11,7 +11,6 @@ from mnnx.converter.graph import Value
 from mnnx.schema.ops.arithmetic import Add, Mul
 from mnnx.schema.ops.attention import Attention, RotaryEmbedding
 from mnnx.schema.ops.cast import Cast, CastLike
-from mnnx.schema.ops.comparison import Where
 from mnnx.schema.ops.contrib import AttentionMask, GroupQueryAttention
 from mnnx.schema.ops.generation import Range
 from mnnx.schema.ops.indexing import Gather, GatherElements, TensorScatter
@@ -39,17 +38,12 @@ def _flat_heads(node: OnnxNode, x: Value) -> Value:
     return node.add(Reshape(), x, _ints(node, 0, 0, -1))
 
 
-def _mask(node: OnnxNode, mask: Value | None, x: Value, total: Value) -> Value | None:
-    """Which of the `total` keys the tokens x [N, Lq, …] may see."""
-    return None if mask is None else node.add(AttentionMask(), mask, node.add(Shape(end=2), x), total)
-
-
-def _added(node: OnnxNode, mask: Value | None, bias: Value | None) -> Value | None:
-    """What is added to the scores: the bias, and the attribute mask_filter_value where the mask is off."""
+def _added(node: OnnxNode, mask: Value | None, bias: Value | None, x: Value, total: Value) -> Value | None:
+    """What is added to the scores of the tokens x [N, Lq, …] and `total` keys: the bias, and mask_filter_value where the mask is off."""
     if mask is None:
         return bias
-    fill = node.constant(node.attribute("mask_filter_value", float, -10000.0), np.float32)
-    hidden = node.add(Where(), mask, node.constant(0, np.float32), fill)
+    op = AttentionMask(hidden=node.attribute("mask_filter_value", float, -10000.0))
+    hidden = node.add(op, mask, node.add(Shape(end=2), x), total)
     return hidden if bias is None else node.add(Add(), node.add(CastLike(), hidden, bias), bias)
 
 
@@ -100,8 +94,8 @@ def attention(
     if past is not None:
         past_key, past_value = (node.add(Gather(), past, node.constant(i, np.int64)) for i in range(2))
         total = node.add(Add(), total, _length(node, past, 3))
-    seen = _mask(node, mask, x, total)
-    y, *present = _attend(node, q, k, v, _added(node, seen, attention_bias), past_key, past_value)
+    added = _added(node, mask, attention_bias, x, total)
+    y, *present = _attend(node, q, k, v, added, past_key, past_value)
     if not present:
         return y
     axis = _ints(node, 0)
@@ -153,8 +147,7 @@ def multi_head_attention(
     total = _length(node, k, 1)
     if past_key is not None:
         total = node.add(Add(), total, _length(node, past_key, 2))
-    seen = _mask(node, mask, q, total)
-    return _attend(node, q, k, v, _added(node, seen, attention_bias), past_key, past_value)
+    return _attend(node, q, k, v, _added(node, mask, attention_bias, q, total), past_key, past_value)
 
 
 def _unpacked(node: OnnxNode, packed: Value, parts: int) -> list[Value]:
