@@ -231,6 +231,8 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
         for op_class in (quantized_arithmetic.QuantizedAdd, quantized_arithmetic.QuantizedMul):
             for shape in (_SHAPE, (1, 64, 1, 1)):
                 yield op_class(output_dtype=_DTYPES[dtype]), (codes, _tensor(*shape, dtype=dtype))
+        for size in (2, 3):
+            yield pooling.MaxPool(kernel_shape=(size, size), strides=(2, 2), pads=(size // 3,) * 4), (codes,)
         yield fused_quantization.ByteTable(), (codes, _weight(256, dtype=dtype))
 
 

@@ -9,8 +9,9 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Rule, made_by, only_user, scalar, substitute
-from mnnx.converter.passes.quantized_values import dequantized, quantized
+from mnnx.converter.passes.quantized_values import Quantized, dequantized, quantized
 from mnnx.schema.ops.arithmetic import Div, Mul
+from mnnx.schema.ops.pooling import MaxPool
 from mnnx.schema.ops.quantization import DequantizeLinear, QuantizeLinear
 from mnnx.schema.ops.resize import Resize
 from mnnx.schema.ops.shape import DepthToSpace, Expand, Flatten, Reshape, Shape, Size, SpaceToDepth, Squeeze, Tile, Transpose, Unsqueeze
@@ -95,11 +96,17 @@ def _repeats_pixels(resize: Node) -> bool:
     return scales.constant is not None and scales.constant.size > 0 and bool((scales.constant % 1 == 0).all())
 
 
+def _finds_largest_byte(pool: Node, source: Quantized) -> bool:
+    """Whether a MaxPool may look for bytes in place of numbers: larger ones stand for larger ones, and no window sees padding alone."""
+    plain = all(value is None for value in pool.outputs[1:]) and all(step == 1 for step in pool.op.dilations)
+    return plain and bool(np.isfinite(source.scale).all()) and source.scale.item() > 0
+
+
 class DequantizeAfterMoving(Rule):
-    """Starts from the op that moves."""
+    """Starts from the op that moves, or from a MaxPool."""
 
     name = "dequantized after it is moved"
-    ops = (*_MOVES, Slice)
+    ops = (*_MOVES, MaxPool, Slice)
 
     def match(self, node: Node, graph: Graph) -> str | None:
         source = dequantized(node.inputs[0])
@@ -107,6 +114,8 @@ class DequantizeAfterMoving(Rule):
             return "not of bytes with one constant scale"
         if source.integers.constant is not None or graph.is_output(node.outputs[0]):
             return "its operand is constant, or its result is an output"
+        if isinstance(node.op, MaxPool) and not _finds_largest_byte(node, source):
+            return "it gives indices, its windows have holes, or the scale isn't positive"
         if graph.is_output(node.inputs[0]) or not all(user is node or isinstance(user.op, Slice) for user in node.inputs[0].users):
             return "what it moves is used elsewhere"
         return None

@@ -146,6 +146,14 @@ MODELS = {
         {"quantized before it is moved": 1, "quantized again": 1},
         {"QuantizeLinear": 1, "Resize": 1},
     ),
+    "the largest bytes of windows": (
+        "float[1,2,7,9] x",
+        ENTER + "m = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(d) qm = QuantizeLinear(m, sx, zx) "
+        "y = DequantizeLinear(qm, sx, zx)",
+        "float[1,2,4,5] y",
+        {"dequantized after it is moved": 1, "quantized again": 1},
+        {"QuantizeLinear": 1, "MaxPool": 1, "DequantizeLinear": 1},
+    ),
     "movement": (
         VECTOR,
         ENTER + "m = Transpose<perm = [0, 2, 1]>(d) n = Shape(m) r = Reshape(m, n) qr = QuantizeLinear(r, sx, zx) "
@@ -288,6 +296,12 @@ LEFT_ALONE = {
         ENTER + "dk = DequantizeLinear(k, sw, zw) p = Conv(d, dk) r = Clip(p, lower) qy = QuantizeLinear(r, sy, zy)",
         "uint8[1,8,7] qy",
         "mnnx::FusedConv",
+    ),
+    "the largest of windows with holes": (
+        "float[1,2,7,9] x",
+        ENTER + "m = MaxPool<kernel_shape = [2, 2], dilations = [2, 2]>(d) qy = QuantizeLinear(m, sx, zx)",
+        "uint8[1,2,5,7] qy",
+        "DequantizeLinear",
     ),
     "another scale": (
         VECTOR,

@@ -167,7 +167,7 @@ class DepthwiseExecution(_Base):
         bias_rows = self.bias(bias, multiplier)
         order = self.band.runs()[2]
         weights = self.backend.packed(("depthwise", *order), w.constant, lambda a: flushed(np.take(a.reshape(len(a), -1), order, 1)))
-        block, keep = slide_block(
+        words, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
             source=address_of(x),
             fill=0.0,
@@ -183,7 +183,7 @@ class DepthwiseExecution(_Base):
         work = channels * (self.windows.spread_size + multiplier * self.windows.taps * self.windows.pixels) / lanes
         depthwise = kernel("convolution.depthwise", lanes=lanes, fma=fma, kind=self.kind)
         self.backend.commands.record(
-            depthwise, block, min(channels, self.backend.chunks(work)), (keep, weights, bias_rows, self.parameters)
+            depthwise, arguments(*words), min(channels, self.backend.chunks(work)), (keep, weights, bias_rows, self.parameters)
         )
 
 

@@ -12,7 +12,7 @@ from mnnx.backends.backend import Execution, Layouts, Specs, Tensors
 from mnnx.backends.blocked import blocked_shape
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits
 from mnnx.backends.cpu.creators import creator
-from mnnx.backends.cpu.executions.sliding import band_of, slide_block, slot_bytes
+from mnnx.backends.cpu.executions.sliding import ByteWindows, band_of, slide_block, slot_bytes
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import BlockedPooling, Reduction
 from mnnx.backends.cpu.tiling import Tiling
@@ -20,14 +20,15 @@ from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mnnx.schema.ops.quantization import BYTES
 from mnnx.schema.ops.windows import ConvGeometry
 
 _FLOAT32 = np.dtype("float32")
 
 
 def supports(op: Op, inputs: Specs, outputs: Specs) -> str | None:
-    if inputs[0].dtype != _FLOAT32:
-        return "only float32 is native"
+    if inputs[0].dtype != _FLOAT32 and not (isinstance(op, MaxPool) and inputs[0].dtype in BYTES):
+        return "only float32 is native, and MaxPool of bytes"
     if len(outputs) > 1 and outputs[1] is not None:
         return "indices are not native"
     return Windows.reason_against(op.geometry(inputs[0].shape))
@@ -39,7 +40,7 @@ def supports_whole(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 
 @creator(MaxPool, AveragePool, supports=supports)
 def create(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return PoolExecution(op, backend, inputs)
+    return PoolExecution(op, backend, inputs) if inputs[0].dtype == _FLOAT32 else BytePoolExecution(op, backend, inputs)
 
 
 @creator(GlobalAveragePool, GlobalMaxPool, supports=supports_whole)
@@ -74,7 +75,7 @@ class PoolExecution(Execution):
         if x.layout:
             self._record_blocked(x, y, weights if factors is None else factors)
             return
-        block, keep = slide_block(
+        words, keep = slide_block(
             self.windows, self.band, self.backend, scratch, channels,
             source=address_of(x),
             fill=-math.inf if largest else 0.0,
@@ -89,7 +90,7 @@ class PoolExecution(Execution):
         )  # fmt: skip
         chunks = min(channels, self.backend.chunks(channels * self.windows.taps * self.windows.pixels / self.tiling.lanes))
         pooling = kernel("pooling.slide", lanes=self.tiling.lanes, combine="max" if largest else "sum")
-        self.backend.commands.record(pooling, block, chunks, (keep, weights, factors))
+        self.backend.commands.record(pooling, arguments(*words), chunks, (keep, weights, factors))
 
     def _record_blocked(self, x: DeviceTensor, y: DeviceTensor, factors: np.ndarray) -> None:
         windows, blocks = self.windows, math.prod(blocked_shape(x.shape, x.layout)[:2])
@@ -100,6 +101,22 @@ class PoolExecution(Execution):
         chunks = self.backend.chunks(blocks * windows.pixels * (2 + 2 * windows.taps))
         pooling = kernel("blocked_pooling.windows", lanes=x.layout, combine="max" if isinstance(self.op, MaxPool) else "sum")
         self.backend.commands.record(pooling, arguments(*block), chunks, factors)
+
+
+class BytePoolExecution(Execution):
+    """MaxPool of bytes. A window that sees nothing but padding gives their lowest number."""
+
+    def __init__(self, op: Op, backend, inputs: Specs):
+        super().__init__(op, backend)
+        x = inputs[0].shape
+        self.slide = ByteWindows(backend, Windows.of(op.geometry(x)), x[0] * x[1])
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.slide.scratch_bytes
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, y = inputs[0], outputs[0]
+        self.slide.record("max", x, y, scratch, -math.inf, np.ones(1, np.float32), np.zeros(1, x.dtype))
 
 
 class WholePoolExecution(Execution):

@@ -168,6 +168,15 @@ class Slide(Block):
     spread_bytes: int  # of one channel's band in a slot
 
 
+class SlideBytes(Block):
+    """What stands behind Slide and Geometry where windows slide over bytes and give bytes: how results are quantized."""
+
+    results: int  # where a slot has room for a band of floats, in bytes from its start
+    scales: int  # what results are multiplied by
+    scale_step: int  # bytes from one output's scale to the next one's; 0: one serves all
+    zero: int  # a byte of the target's dtype, which is added
+
+
 class BlockedPooling(Block):
     """blocked_pooling.windows: windows over blocks of channels, a vector per pixel."""
 

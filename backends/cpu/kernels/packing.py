@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.intrinsics import inlined
-from mnnx.backends.cpu.kernels.vectors import F32, I32, I64, Loop, Vectors
+from mnnx.backends.cpu.kernels.vectors import F32, I8, I32, I64, Loop, Vectors
 
 
 def _pieces(builder: ir.IRBuilder, count: ir.Value, lanes: int, piece) -> None:
@@ -32,12 +32,13 @@ def interleaved(builder: ir.IRBuilder, vectors: list[ir.Value]) -> ir.Value:
 
 
 @functools.cache
-def make_copy(lanes: int, stride: int):
+def make_copy(lanes: int, stride: int, source_dtype: str = "float32"):
     """An intrinsic copy(source, target, count): target[i] = source[i * stride] for i < count, stride 1 or 2, count > 0.
 
-    Reads nothing beyond the last element. With stride 2 a vector is the even half of two, which end one float after the last element that
-    they serve: that is why the very last one is copied alone.
+    The target holds floats; the source holds floats, or int8s or uint8s. Reads nothing beyond the last element. With stride 2 a vector is
+    the even half of two, which end one element after the last one that they serve: that is why the very last one is copied alone.
     """
+    element, size = (F32, 4) if source_dtype == "float32" else (I8, 1)
 
     @intrinsic
     def copy(typing, source, target, count):
@@ -45,20 +46,24 @@ def make_copy(lanes: int, stride: int):
             source, target, count = arguments
             v = Vectors(builder, lanes, False)
 
+            def as_floats(values: ir.Value, kind: ir.Type) -> ir.Value:
+                convert = {"float32": lambda x, kind: x, "uint8": builder.uitofp, "int8": builder.sitofp}[source_dtype]
+                return convert(values, kind)
+
             def piece(width: int, start: ir.Value) -> None:
-                kind = ir.VectorType(F32, width)
-                place = builder.add(source, builder.mul(start, v.index(4 * stride)))
-                parts = [builder.load(v.at(place, 4 * width * i, kind), align=4) for i in range(stride)]
+                kind, floats = ir.VectorType(element, width), ir.VectorType(F32, width)
+                place = builder.add(source, builder.mul(start, v.index(size * stride)))
+                parts = [builder.load(v.at(place, size * width * i, kind), align=size) for i in range(stride)]
                 if stride == 2:
                     mask = ir.Constant(ir.VectorType(I32, width), [2 * i for i in range(width)])
                     parts = [builder.shuffle_vector(*parts, mask)]
-                builder.store(parts[0], v.at(target, builder.shl(start, v.index(2)), kind), align=4)
+                builder.store(as_floats(parts[0], floats), v.at(target, builder.shl(start, v.index(2)), floats), align=4)
 
             last = builder.sub(count, v.index(stride - 1))
             _pieces(builder, last, lanes, piece)
             if stride == 2:
-                element = builder.load(v.at(source, builder.shl(last, v.index(3)), F32), align=4)
-                builder.store(element, v.at(target, builder.shl(last, v.index(2)), F32), align=4)
+                value = builder.load(v.at(source, builder.mul(last, v.index(2 * size)), element), align=size)
+                builder.store(as_floats(value, F32), v.at(target, builder.shl(last, v.index(2)), F32), align=4)
             return context.get_dummy_value()
 
         return types.void(*[types.int64] * 3), codegen

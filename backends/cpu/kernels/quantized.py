@@ -66,7 +66,7 @@ def _parameters(v: Vectors, scale: ir.Value, zero: ir.Value, dtype: str, index: 
 
 
 @functools.cache
-def _make_span(lanes: int, source: str, target: str, per_element: bool, has_zero: bool, multiply: bool):
+def make_span(lanes: int, source: str, target: str, per_element: bool, has_zero: bool, multiply: bool):
     """An intrinsic span(x, y, count, scale, zero): `count` neighbours, one scale for all or one per element.
 
     source float32: quantize, by division, or with `multiply` by multiplication; source int32 with `multiply`: requantize; else dequantize.
@@ -102,7 +102,7 @@ def _make_span(lanes: int, source: str, target: str, per_element: bool, has_zero
 @kernel_factory("quantized.linear")
 def make_linear(lanes, source, target, per_element, has_zero, multiply):
     """Argument block: Linear. Chunks are ranges of blocks of up to Linear.block elements."""
-    span = _make_span(lanes, source, target, per_element, has_zero, multiply)
+    span = make_span(lanes, source, target, per_element, has_zero, multiply)
     source_size, target_size = np.dtype(source).itemsize, np.dtype(target).itemsize
     zero_size = source_size if target == "float32" else target_size
 

@@ -8,7 +8,7 @@ an offset of the tap alone, whatever stride, dilation and padding are.
 import functools
 
 from mnnx.backends.cpu.kernels.blocks import Geometry, Spread
-from mnnx.backends.cpu.kernels.intrinsics import inlined, load_f32, share, store_f32
+from mnnx.backends.cpu.kernels.intrinsics import inlined, load_f32, load_i8, load_u8, share, store_f32
 from mnnx.backends.cpu.kernels.packing import make_copy, make_fill
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.vectors import load_words
@@ -17,13 +17,14 @@ _geometry, _spread, _SPREAD_BYTES = load_words(len(Geometry._fields)), load_word
 
 
 @functools.cache
-def make_spread_channel(lanes: int):
-    """spread_channel(source, target, geometry, top, first, last, fill): rows first … last-1 of a spread channel.
+def make_spread_channel(lanes: int, source_dtype: str = "float32"):
+    """spread_channel(source, target, geometry, top, first, last, fill): rows first … last-1 of a spread channel, of floats.
 
     Rows are counted over the channel's phases and planes; `geometry` is the address of the words of Geometry; `top`: the row of the output
-    for which the spread rows begin.
+    for which the spread rows begin. The source may hold int8s or uint8s.
     """
-    copy, copy_even, fill_row = make_copy(lanes, 1), make_copy(lanes, 2), make_fill(lanes)
+    copy, copy_even, fill_row = make_copy(lanes, 1, source_dtype), make_copy(lanes, 2, source_dtype), make_fill(lanes)
+    load, size = {"float32": (load_f32, 4), "int8": (load_i8, 1), "uint8": (load_u8, 1)}[source_dtype]
 
     @inlined
     def spread_channel(source, target, geometry, top, first, last, fill):
@@ -49,15 +50,15 @@ def make_spread_channel(lanes: int):
                 if not (0 <= source_z < depth and 0 <= source_y < height and begin < beyond):
                     fill_row(row, columns, fill)
                     continue
-                line = source + ((source_z * height + source_y) * width + start) * 4
+                line = source + ((source_z * height + source_y) * width + start) * size
                 fill_row(row, begin, fill)
                 if step == 1:
-                    copy(line + 4 * begin, row + 4 * begin, beyond - begin)
+                    copy(line + size * begin, row + 4 * begin, beyond - begin)
                 elif step == 2:
-                    copy_even(line + 8 * begin, row + 4 * begin, beyond - begin)
+                    copy_even(line + 2 * size * begin, row + 4 * begin, beyond - begin)
                 else:
                     for i in range(begin, beyond):
-                        store_f32(row + 4 * i, load_f32(line + 4 * i * step))
+                        store_f32(row + 4 * i, load(line + size * i * step))
                 fill_row(row + 4 * beyond, columns - beyond, fill)
             y = 0
             z += 1

@@ -9,7 +9,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from mnnx.backends.cpu.kernels.blocks import SLIDE_ROWS, Slide
-from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, share, store_f32
+from mnnx.backends.cpu.kernels.intrinsics import alloca, inlined, load_f32, share, store_f32
 from mnnx.backends.cpu.kernels.packing import make_copy_block
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.spread import make_spread_channel
@@ -77,11 +77,51 @@ def larger(v: Vectors, value, total):
     return b.select(b.fcmp_unordered("!=", value, value), value, v.maximum(value, total))
 
 
-def make_slide(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
-    """A kernel that slides windows over every channel on its own. Argument block: Slide, Geometry. Chunks are ranges of channels."""
+@functools.cache
+def make_slide_rows(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
+    """slide_rows(spread, …, target, residual, parameters, height, width, scratch): windows over a spread plane.
+
+    They give `height` rows of `width` floats, which lie side by side in the target. Everything else as for `make_window`; `scratch`: room
+    for SLIDE_ROWS vectors.
+    """
     many, few, copy_block = SLIDE_ROWS, 3, make_copy_block(lanes)
     slide_many, slide_few, slide_one = (make_window(n, lanes, fma, combine, kind) for n in (many, few, 1))
-    edge, edge_stride, spread_channel = alloca(4 * lanes * many), 4 * lanes, make_spread_channel(lanes)
+    edge_stride = 4 * lanes
+
+    @inlined
+    def slide_rows(
+        spread, row_stride, offsets, triples, pairs, singles, weights, bias, start, residual, parameters, height, width, scratch
+    ):
+        for block in range(0, width, lanes):
+            x = max(0, min(block, width - lanes))
+            y = 0
+            while y < height:
+                rows = many if height - y >= many else few if height - y >= few else 1
+                source, stride = spread + y * row_stride + 4 * x, 4 * width
+                place = (y * width + x) * 4
+                target, added = start + place, residual + place if residual != 0 else 0
+                if width < lanes:
+                    target, stride = scratch, edge_stride
+                    if added != 0:
+                        copy_block(added, 4 * width, scratch, edge_stride, rows, width)
+                        added = scratch
+                if rows == many:
+                    slide_many(source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters)
+                elif rows == few:
+                    slide_few(source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters)
+                else:
+                    slide_one(source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters)
+                if width < lanes:
+                    copy_block(scratch, edge_stride, start + place, 4 * width, rows, width)
+                y += rows
+
+    return slide_rows
+
+
+def make_slide(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
+    """A kernel that slides windows over every channel on its own. Argument block: Slide, Geometry. Chunks are ranges of channels."""
+    slide_rows, spread_channel = make_slide_rows(lanes, fma, combine, kind), make_spread_channel(lanes)
+    edge = alloca(4 * lanes * SLIDE_ROWS)
 
     def slide(args, part, parts):
         (
@@ -103,40 +143,17 @@ def make_slide(lanes: int, fma: bool, combine: str, kind: str = "Clip"):
             for output in range(first_channel * multiplier, last_channel * multiplier):
                 spread = spread_start + (output // multiplier - first_channel) * spread_bytes
                 own = output % outputs if outputs != 0 else 0
-                weights, bias, start = weights_start + own * taps * 4, bias_start + own * 4, output * planes * height * width * 4
+                weights, bias = weights_start + own * taps * 4, bias_start + own * 4
                 for z in range(planes):
-                    for block in range(0, width, lanes):
-                        x = max(0, min(block, width - lanes))
-                        y = top
-                        while y < bottom:
-                            rows = many if bottom - y >= many else few if bottom - y >= few else 1
-                            source, stride = spread + z * plane_stride + (y - top) * row_stride + 4 * x, 4 * width
-                            place = start + ((z * height + y) * width + x) * 4
-                            target, added = target_start + place, residual_start + place if residual_start != 0 else 0
-                            if width < lanes:
-                                target, stride = scratch, edge_stride
-                                if added != 0:
-                                    copy_block(added, 4 * width, scratch, edge_stride, rows, width)
-                                    added = scratch
-                            if rows == many:
-                                slide_many(
-                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
-                                )
-                            elif rows == few:
-                                slide_few(
-                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
-                                )
-                            else:
-                                slide_one(
-                                    source, row_stride, offsets, triples, pairs, singles, weights, bias, target, stride, added, parameters
-                                )
-                            if width < lanes:
-                                copy_block(scratch, edge_stride, target_start + place, 4 * width, rows, width)
-                            y += rows
+                    place = ((output * planes + z) * height + top) * width * 4
+                    slide_rows(
+                        spread + z * plane_stride, row_stride, offsets, triples, pairs, singles, weights, bias, target_start + place,
+                        residual_start + place if residual_start != 0 else 0, parameters, bottom - top, width, scratch,
+                    )  # fmt: skip
                     if factors != 0:
-                        for i in range((z * height + top) * width, (z * height + bottom) * width):
-                            place = target_start + start + 4 * i
-                            store_f32(place, load_f32(place) * load_f32(factors + 4 * i))
+                        for i in range((bottom - top) * width):
+                            pixel, factor = target_start + place + 4 * i, factors + 4 * ((z * height + top) * width + i)
+                            store_f32(pixel, load_f32(pixel) * load_f32(factor))
         free_slot(flags, slot)
 
     return slide
