@@ -12,7 +12,7 @@ from mnnx.converter.passes.quantized_values import dequantized, quantized, quant
 from mnnx.schema.ops.convolution import Conv
 from mnnx.schema.ops.quantization import QLinearConv
 
-#: Output channels of a group from which on a product in integers is faster than one in floats.
+#: Output channels of a group of several input channels from which on a product in integers is faster than one in floats.
 _LEAST_ROWS = 8
 
 
@@ -28,7 +28,7 @@ class QuantizeConv(Rule):
             return "the image or the weights aren't made of bytes by a DequantizeLinear with constants"
         if not x.per_tensor or not (w.per_tensor or w.axis % w.integers.rank == 0):
             return "the image has several scales, or the weights others than one per output channel"
-        if node.op.group > 1 and w.integers.shape[0] < _LEAST_ROWS * node.op.group:
+        if node.op.group > 1 and w.integers.shape[1] > 1 and w.integers.shape[0] < _LEAST_ROWS * node.op.group:
             return "its groups have too few channels for a product of bytes to gain anything"
         if quantized_result(node, graph) is None:
             return "the result isn't for one QuantizeLinear to bytes alone"

@@ -92,6 +92,24 @@ case(
     *(bytes_("int8", 4, 3, 3, 3), scale(4), bytes_("int8", 4)),
     *(one, bytes_("uint8"), integers("int32", 4, low=-999, high=999)),
 )
+for x_type, w_type, y_type, shape, kernel, attributes in (
+    ("uint8", "int8", "uint8", (1, 8, 9, 37), (8, 1, 3, 3), {"pads": (1, 1, 1, 1)}),
+    ("int8", "int8", "int8", (2, 5, 20, 7), (10, 1, 5, 5), {"pads": (2, 2, 2, 2), "strides": (2, 2)}),
+    ("uint8", "uint8", "int8", (1, 3, 1, 40), (3, 1, 1, 7), {"pads": (0, 6, 0, 6), "dilations": (1, 2)}),
+):
+    channels = kernel[0]
+    case(
+        QLinearConv(group=shape[1], **attributes),
+        *(bytes_(x_type, *shape), np.float32(0.0625), bytes_(x_type)),
+        *(bytes_(w_type, *kernel), np.exp2(-integers("int64", channels, low=3, high=7)).astype(np.float32), bytes_(w_type, channels)),
+        *(np.float32(3.7), bytes_(y_type), integers("int32", channels, low=-9999, high=9999)),
+    )
+case(  # no float is its bias
+    QLinearConv(group=2),
+    *(bytes_("uint8", 1, 2, 4, 4), np.float32(0.0625), bytes_("uint8")),
+    *(bytes_("int8", 2, 1, 3, 3), np.float32(2.0**-20), np.int8(0)),
+    *(np.float32(0.7), np.uint8(100), np.array([1 << 25, (1 << 26) + 1], np.int32)),
+)
 case(
     QLinearConv(strides=(2, 2), group=4),
     *(bytes_("uint8", 2, 4, 7, 6), scale(), bytes_("uint8")),

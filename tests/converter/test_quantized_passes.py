@@ -19,7 +19,8 @@ WEIGHTS = {
     "w": _RNG.integers(-128, 128, (8, 6)).astype(np.int8),
     "wt": _RNG.integers(-128, 128, (6, 8)).astype(np.int8),
     "k": _RNG.integers(-128, 128, (8, 8, 3)).astype(np.int8),
-    "narrow": _RNG.integers(-128, 128, (8, 1, 3)).astype(np.int8),
+    "narrow": _RNG.integers(-128, 128, (8, 2, 3)).astype(np.int8),
+    "single": _RNG.integers(-128, 128, (8, 1, 3)).astype(np.int8),
     "b": _RNG.integers(-500, 500, 6).astype(np.int32),
     "bk": _RNG.integers(-500, 500, 8).astype(np.int32),
     "row": (_RNG.integers(-16, 16, 6) / 4).astype(np.float32),
@@ -104,6 +105,14 @@ MODELS = {
     "Conv": (
         "float[1,8,9] x",
         ENTER + "dk = DequantizeLinear(k, sw, zw) db = DequantizeLinear(bk, sb) p = Conv<pads = [1, 1]>(d, dk, db) "
+        "qy = QuantizeLinear(p, sy, zy)",
+        "uint8[1,8,9] qy",
+        {"Conv to QLinearConv": 1},
+        {"QuantizeLinear": 1, "QLinearConv": 1},
+    ),
+    "depthwise Conv": (
+        "float[1,8,9] x",
+        ENTER + "dk = DequantizeLinear(single, sw, zw) db = DequantizeLinear(bk, sb) p = Conv<group = 8, pads = [1, 1]>(d, dk, db) "
         "qy = QuantizeLinear(p, sy, zy)",
         "uint8[1,8,9] qy",
         {"Conv to QLinearConv": 1},
@@ -273,9 +282,9 @@ LEFT_ALONE = {
         "uint8[5,6] qy",
         "Gemm",
     ),
-    "a convolution of single channels": (
+    "a convolution of narrow groups": (
         "float[1,8,9] x",
-        ENTER + "dk = DequantizeLinear(narrow, sw, zw) p = Conv<group = 8>(d, dk) qy = QuantizeLinear(p, sy, zy)",
+        ENTER + "dk = DequantizeLinear(narrow, sw, zw) p = Conv<group = 4>(d, dk) qy = QuantizeLinear(p, sy, zy)",
         "uint8[1,8,7] qy",
         "Conv",
     ),

@@ -11,6 +11,7 @@ from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.dot import ImageProduct, Weights, Zero
 from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
+from mnnx.backends.cpu.executions.sliding import ByteWindows
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import DynamicRange, Linear
 from mnnx.backends.cpu.tiling import Tiling
@@ -34,6 +35,8 @@ _BYTES = frozenset(np.dtype(t) for t in ("int8", "uint8"))
 _NARROW = frozenset(np.dtype(t) for t in ("int8", "uint8", "int16", "uint16"))
 #: Elements that a chunk of element-wise work takes at least.
 _BLOCK = 4096
+#: Sums of products that floats hold exactly, with what zero points add, beside a bias that they hold.
+_EXACT = 1 << 22
 
 
 def supports_linear(op: Op, inputs: Specs, outputs: Specs) -> str | None:
@@ -162,7 +165,8 @@ def supports_convolution(op: Op, inputs: Specs, outputs: Specs) -> str | None:
 
 @creator(ConvInteger, QLinearConv, supports=supports_convolution)
 def create_convolution(op: Op, backend, inputs: Specs, outputs: Specs) -> Execution:
-    return ImageExecution(op, backend, inputs, outputs)
+    depthwise = isinstance(op, QLinearConv) and DepthwiseExecution.takes(op, inputs)
+    return (DepthwiseExecution if depthwise else ImageExecution)(op, backend, inputs, outputs)
 
 
 class ImageExecution(Execution):
@@ -202,6 +206,51 @@ class ImageExecution(Execution):
             self.backend, np.dtype("int32"), y.dtype, y.shape, 1 if factors.size > 1 else 0, factors.size, sums, address_of(y),
             address_of(factors), address_of(zeros), multiply=True, keep=(factors, zeros),
         )  # fmt: skip
+
+
+class DepthwiseExecution(Execution):
+    """QLinearConv with one input channel per group. Floats hold its sums exactly, up to 2^24; larger ones, of a large bias, they round.
+
+    Pixels are taken as they are, zero points of x in the padding, and what the zero point adds to all sums is taken from the bias.
+    """
+
+    def __init__(self, op: QLinearConv, backend, inputs: Specs, outputs: Specs):
+        super().__init__(op, backend)
+        x, _, w, *_ = Operands.of(op, inputs)
+        windows = Windows.of(as_conv(op).geometry(x.shape, w.shape))
+        self.slide = ByteWindows(backend, windows, x.shape[0] * x.shape[1], w.shape[0] // op.group)
+
+    @classmethod
+    def takes(cls, op: QLinearConv, inputs: Specs) -> bool:
+        given = Operands.of(op, inputs)
+        w = given.w
+        if w.shape[1] != 1 or op.group == 1 or not w.size or not _constant(given.x_zero, given.y_zero):
+            return False
+        return 255 * np.abs(_depthwise(w.value, given.w_zero.value)).sum(1).max() < _EXACT
+
+    def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
+        return self.slide.scratch_bytes
+
+    def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
+        x, x_zero, w, w_zero, scales, y_zero, bias = Operands.of(self.op, inputs)
+        order, zero = self.slide.order, x_zero.constant
+
+        def pack(w: np.ndarray) -> np.ndarray:
+            return np.ascontiguousarray(_depthwise(w, w_zero.constant)[:, order])
+
+        weights = self.backend.packed(("byte depthwise", *order, _key(w_zero)), w.constant, pack)
+        biases = _added(weights, zero, None if bias is None else bias.constant).astype(_FLOAT32)
+        self.slide.record("dot", x, outputs[0], scratch, float(zero.item()), _factors(*scales), y_zero.constant, weights, biases)
+
+
+def _depthwise(w: np.ndarray, zero: np.ndarray) -> np.ndarray:
+    """w - zero as float32s [outputs, taps]."""
+    return (w.reshape(len(w), -1).astype(np.int32) - zero.reshape(-1, 1)).astype(_FLOAT32)
+
+
+def _added(weights: np.ndarray, x_zero: np.ndarray, bias: np.ndarray | None) -> np.ndarray:
+    """What is added to the sums of weights times pixels as they are, in float64: the bias, less what x's zero point adds."""
+    return (0 if bias is None else bias) - float(x_zero.item()) * weights.sum(1, dtype=np.float64)
 
 
 def _key(zero: DeviceTensor | None) -> bytes:

@@ -93,6 +93,11 @@ class ByteWindows:
     def scratch_bytes(self) -> int:
         return self.backend.threads * self._own_bytes
 
+    @property
+    def order(self) -> np.ndarray:
+        """The taps' numbers, run by run: the order of weights."""
+        return self.band.runs()[2]
+
     def record(
         self, combine: str, x: DeviceTensor, y: DeviceTensor, scratch: DeviceTensor, fill: float, scales: np.ndarray, zero: np.ndarray,
         weights: np.ndarray | None = None, bias: np.ndarray | None = None, factors: np.ndarray | None = None,
