@@ -27,6 +27,7 @@ from mnnx.schema.ops import (
     pooling,
     quantization,
     quantized_arithmetic,
+    quantized_pooling,
     raster,
     recurrent,
     reduction,
@@ -219,6 +220,8 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
             w, w_zero = _weight(64, 64, 3, 3, dtype=weights), _weight(dtype=weights)
             yield quantization.QLinearConv(pads=(1, 1, 1, 1)), (codes, scale, zero, w, scale, w_zero, scale, zero)
             yield quantization.ConvInteger(pads=(1, 1, 1, 1)), (codes, w, zero, w_zero)
+            single = _weight(64, 1, 3, 3, dtype=weights)
+            yield quantization.QLinearConv(group=64, pads=(1, 1, 1, 1)), (codes, scale, zero, single, scale, w_zero, scale, zero)
             a, b = _tensor(128, 384, dtype=dtype), _weight(384, 64, dtype=weights)
             yield quantization.QLinearMatMul(), (a, scale, zero, b, scale, w_zero, scale, zero)
             yield quantization.MatMulInteger(), (a, b, zero, w_zero)
@@ -233,6 +236,8 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
                 yield op_class(output_dtype=_DTYPES[dtype]), (codes, _tensor(*shape, dtype=dtype))
         for size in (2, 3):
             yield pooling.MaxPool(kernel_shape=(size, size), strides=(2, 2), pads=(size // 3,) * 4), (codes,)
+            yield quantized_pooling.QuantizedAveragePool(kernel_shape=(size, size), output_dtype=_DTYPES[dtype]), (codes,)
+        yield quantized_pooling.QuantizedGlobalAveragePool(output_dtype=_DTYPES[dtype]), (codes,)
         yield fused_quantization.ByteTable(), (codes, _weight(256, dtype=dtype))
 
 

@@ -1,8 +1,8 @@
 """Products between DequantizeLinear and QuantizeLinear become products of integers, and data is moved while it is quantized.
 
 Quantizers of models write them as float ops between a DequantizeLinear of each operand and a QuantizeLinear of the result. Computed in
-integers the sums are exact; the result is rounded once, as the float form's would be but for the rounding of its sums. Sums and products
-of single bytes are computed as their float forms are.
+integers the sums are exact; the result is rounded once, as the float form's would be but for the rounding of its sums; so are means. Sums
+and products of single bytes are computed as their float forms are.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ from mnnx.converter.passes.quantized_movement import (
     ScaleBeforeMoving,
     ShapeOfIntegers,
 )
+from mnnx.converter.passes.quantized_pooling import QuantizePooling
 from mnnx.converter.passes.quantized_table import TabulateQuantized
 
 
 class QuantizedRecognition(RulePass):
-    """Makes ops of bytes of products, Add and Mul between DequantizeLinear and QuantizeLinear, tables of others; moves bytes for floats.
+    """Makes ops of bytes of products, sums and means between DequantizeLinear and QuantizeLinear, tables of others; moves bytes for floats.
 
     The order counts: bytes are moved first, so that products find them.
     """
@@ -45,4 +46,5 @@ class QuantizedRecognition(RulePass):
         QuantizeGemm(),
         QuantizeConv(),
         QuantizeArithmetic(),
+        QuantizePooling(),
     )

@@ -1,5 +1,7 @@
 """Pooling over windows or over all spatial dims of N × C × spatial dims, and its inverse."""
 
+import functools
+
 import numpy as np
 
 from mnnx.schema import dtypes
@@ -60,6 +62,18 @@ class AveragePool(Pooling):
     """
 
     count_include_pad: bool = False
+
+
+def window_counts(geometry: ConvGeometry, include_pad: bool) -> np.ndarray:
+    """How many taps of each window lie inside the input, or with include_pad inside the padded input: int64, a dim per spatial one."""
+    g, counts = geometry, []
+    for size, taps, stride, dilation, begin, end, windows in zip(
+        g.input, g.kernel, g.strides, g.dilations, g.begin, g.end, g.output, strict=True
+    ):
+        position = np.arange(windows)[:, None] * stride - begin + np.arange(taps) * dilation
+        low, high = (-begin, size + end) if include_pad else (0, size)
+        counts.append(((position >= low) & (position < high)).sum(1))
+    return functools.reduce(np.multiply.outer, counts)
 
 
 @op("LpPool")

@@ -155,6 +155,15 @@ MODELS = {
         {"quantized before it is moved": 1, "quantized again": 1},
         {"QuantizeLinear": 1, "Resize": 1},
     ),
+    "means of bytes": (
+        "float[1,2,8,4] x",
+        ENTER
+        + "m = AveragePool<kernel_shape = [2, 2], strides = [2, 2]>(d) qm = QuantizeLinear(m, sz, zy) dm = DequantizeLinear(qm, sz, zy) "
+        "g = GlobalAveragePool(dm) f = Flatten(g) qy = QuantizeLinear(f, sy, zy)",
+        "uint8[1,2] qy",
+        {"means of bytes": 2},
+        {"QuantizeLinear": 1, "mnnx::QuantizedAveragePool": 1, "mnnx::QuantizedGlobalAveragePool": 1, "Flatten": 1},
+    ),
     "the largest bytes of windows": (
         "float[1,2,7,9] x",
         ENTER + "m = MaxPool<kernel_shape = [3, 3], strides = [2, 2], pads = [1, 1, 1, 1]>(d) qm = QuantizeLinear(m, sx, zx) "
@@ -311,6 +320,12 @@ LEFT_ALONE = {
         ENTER + "m = MaxPool<kernel_shape = [2, 2], dilations = [2, 2]>(d) qy = QuantizeLinear(m, sx, zx)",
         "uint8[1,2,5,7] qy",
         "DequantizeLinear",
+    ),
+    "means that are needed as they are": (
+        "float[1,2,8,4] x",
+        ENTER + "y = GlobalAveragePool(d) qy = QuantizeLinear(y, sy, zy)",
+        "float[1,2,1,1] y, uint8[1,2,1,1] qy",
+        "GlobalAveragePool",
     ),
     "another scale": (
         VECTOR,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
@@ -19,7 +18,7 @@ from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op
-from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalMaxPool, MaxPool, window_counts
 from mnnx.schema.ops.quantization import BYTES
 from mnnx.schema.ops.windows import ConvGeometry
 
@@ -141,14 +140,7 @@ class WholePoolExecution(Execution):
 
 def mean_factors(geometry: ConvGeometry, include_pad: bool) -> tuple[float, np.ndarray | None]:
     """What a window's sum is multiplied by: one number for all windows, or an array with one per window (0 where nothing counts)."""
-    counts = []
-    for size, taps, stride, dilation, begin, end, output in zip(
-        geometry.input, geometry.kernel, geometry.strides, geometry.dilations, geometry.begin, geometry.end, geometry.output, strict=True
-    ):
-        position = np.arange(output)[:, None] * stride - begin + np.arange(taps) * dilation
-        low, high = (-begin, size + end) if include_pad else (0, size)
-        counts.append(((position >= low) & (position < high)).sum(1))
-    count = functools.reduce(np.multiply.outer, counts)
+    count = window_counts(geometry, include_pad)
     with np.errstate(divide="ignore"):
         factors = np.where(count > 0, 1.0 / count, 0.0).astype(_FLOAT32)
     if factors.min() == factors.max():

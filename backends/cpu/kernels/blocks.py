@@ -177,6 +177,18 @@ class SlideBytes(Block):
     zero: int  # a byte of the target's dtype, which is added
 
 
+class ByteMeans(Block):
+    """byte_windows.means: a byte per row of a matrix of bytes."""
+
+    source: int
+    target: int
+    rows: int
+    columns: int
+    shift: int  # what is taken from the sum of a row
+    scale: int  # what that is multiplied by, a float32
+    zero: int  # a byte of the target's dtype, which is added
+
+
 class BlockedPooling(Block):
     """blocked_pooling.windows: windows over blocks of channels, a vector per pixel."""
 

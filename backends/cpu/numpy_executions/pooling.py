@@ -6,7 +6,7 @@ from mnnx.backends.cpu.numpy_executions.precision import widened
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
 from mnnx.backends.cpu.numpy_executions.windows import taps
 from mnnx.schema.ops.base import require
-from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool, MaxUnpool
+from mnnx.schema.ops.pooling import AveragePool, GlobalAveragePool, GlobalLpPool, GlobalMaxPool, LpPool, MaxPool, MaxUnpool, window_counts
 from mnnx.schema.ops.windows import ConvGeometry
 
 
@@ -21,7 +21,8 @@ def _at(axis: int, where: slice) -> tuple:
     return (*(slice(None),) * axis, where)
 
 
-def _window_sums(x: np.ndarray, geometry: ConvGeometry) -> np.ndarray:
+def window_sums(x: np.ndarray, geometry: ConvGeometry) -> np.ndarray:
+    """The sum of each window, in x's dtype."""
     for axis, kernel, stride, dilation, begin, count, size in _dims(geometry):
         result = np.zeros((*x.shape[:axis], count, *x.shape[axis + 1 :]), x.dtype)
         if kernel <= count:
@@ -44,30 +45,17 @@ def _windows(kernel: int, stride: int, dilation: int, begin: int, count: int, si
     return result
 
 
-def _window_counts(kernel: int, stride: int, dilation: int, begin: int, count: int, size: int) -> np.ndarray:
-    """How many taps of each window of a dim lie inside the input."""
-    start = np.arange(count) * stride - begin
-    first = np.maximum(0, -(start // dilation))
-    last = np.minimum(kernel - 1, (size - 1 - start) // dilation)
-    return np.maximum(0, last - first + 1)
-
-
 @numpy_execution(AveragePool)
 def average_pool(op: AveragePool, x: np.ndarray) -> np.ndarray:
     geometry = op.geometry(x.shape)
-    sums = _window_sums(widened(x), geometry)
-    for axis, kernel, stride, dilation, begin, count, size in _dims(geometry):
-        if op.count_include_pad:
-            counts = _window_counts(kernel, stride, dilation, 0, count, size + begin + geometry.end[axis - 2])
-        else:
-            counts = _window_counts(kernel, stride, dilation, begin, count, size)
-        sums /= np.maximum(1, counts).astype(sums.dtype).reshape(-1, *(1,) * (x.ndim - axis - 1))
+    sums = window_sums(widened(x), geometry)
+    sums /= np.maximum(1, window_counts(geometry, op.count_include_pad)).astype(sums.dtype)
     return sums.astype(x.dtype, copy=False)
 
 
 @numpy_execution(LpPool)
 def lp_pool(op: LpPool, x: np.ndarray) -> np.ndarray:
-    sums = _window_sums(_power(widened(x), op.p), op.geometry(x.shape))
+    sums = window_sums(_power(widened(x), op.p), op.geometry(x.shape))
     return _root(sums, op.p).astype(x.dtype, copy=False)
 
 

@@ -65,7 +65,7 @@ class PoolExecution(GpuExecution):
         op, geometry, storage, width = self.op, self.geometry, self.backend.storage(x.dtype), x.layout or 1
         rows = math.prod(blocked_shape(x.shape, width)[:2])
         total = rows * math.prod(geometry.output)
-        params = [total, *_three_dims(geometry)]
+        params = [total, *three_dims(geometry)]
         if index is not None:
             found = kernel("pooling.max_indices", storage=storage)
             self.backend.commands.record(found, [x, y, index], [*params, int(op.storage_order)], (total,))
@@ -100,7 +100,7 @@ class WholePoolExecution(GpuExecution):
         self.backend.commands.record(found, [x, y], params, (rows * POOL_TEAM,), (POOL_TEAM, 1, 1))
 
 
-def _three_dims(geometry: ConvGeometry) -> list[int]:
+def three_dims(geometry: ConvGeometry) -> list[int]:
     """Of three spatial dims, the first ones of size 1 where there are fewer: as the kernels take them."""
     g, more = geometry, WINDOW_DIMS - len(geometry.input)
     rows = ((g.input, 1), (g.kernel, 1), (g.strides, 1), (g.dilations, 1), (g.begin, 0), (g.end, 0), (g.output, 1))

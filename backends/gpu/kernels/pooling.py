@@ -13,7 +13,8 @@ WINDOWS = ", ".join(
     f"int {name}{d}" for name in ("size", "taps", "stride", "dilation", "begin", "end", "count") for d in range(WINDOW_DIMS)
 )
 
-_PLACE = """\
+#: The first pixel of a work item's window, and the channel that it lies in.
+PLACE = """\
     int i = gid(0);
     if (i >= total) return;
     int x2 = i % count2, rest = i / count2;
@@ -27,7 +28,7 @@ _PLACE = """\
 """
 
 
-def _taps(inner: str) -> str:
+def taps(inner: str) -> str:
     """Loops over the taps of a window that lie inside: `place` is such a tap's pixel."""
     text = ""
     for d in range(WINDOW_DIMS):
@@ -53,12 +54,12 @@ def _splat(width: int, value: str) -> str:
 def largest(storage: str, width: int) -> Source:
     """y = the largest pixel of each window, NaN where there is one; a work item for each."""
     if "char" in storage:
-        body = f"""{_PLACE}    int best = {"-128" if storage == "char" else "0"};
-{_taps(f"{' ' * 16}best = max(best, load_x(row + place));{chr(10)}")}    store_y(i, best);"""
+        body = f"""{PLACE}    int best = {"-128" if storage == "char" else "0"};
+{taps(f"{' ' * 16}best = max(best, load_x(row + place));{chr(10)}")}    store_y(i, best);"""
     else:
         vector, indent = _vector(width), " " * 16
-        body = f"""{_PLACE}    {vector} best = {_splat(width, LOWEST)}, nan = {_splat(width, "0.0f")};
-{_taps(f"{indent}{vector} v = load_x(row + place);{chr(10)}{indent}best = max(best, v);{chr(10)}{indent}nan = keep_nan(nan, v);{chr(10)}")}\
+        body = f"""{PLACE}    {vector} best = {_splat(width, LOWEST)}, nan = {_splat(width, "0.0f")};
+{taps(f"{indent}{vector} v = load_x(row + place);{chr(10)}{indent}best = max(best, v);{chr(10)}{indent}nan = keep_nan(nan, v);{chr(10)}")}\
     store_y(i, keep_nan(best, nan));"""
     return Source((reads("x", storage, width), writes("y", storage, width)), f"int total, {WINDOWS}", body)
 
@@ -76,9 +77,9 @@ def largest_with_index(storage: str) -> Source:
                 }
 """.replace("KIND", kind).replace("UNORDERED", "" if kind == "int" else " || (m_isnan(value) && !m_isnan(best))")
     lowest = {"char": "-128", "uchar": "0"}.get(storage, LOWEST)
-    body = f"""{_PLACE}    {kind} best = {lowest};
+    body = f"""{PLACE}    {kind} best = {lowest};
     int found = -1;
-{_taps(inner)}    store_y(i, best);
+{taps(inner)}    store_y(i, best);
     store_index(2 * i, max(found, 0));
     store_index(2 * i + 1, 0);"""
     return Source((reads("x", storage), writes("y", storage), writes("index", "int")), f"int total, {WINDOWS}, int columns", body)
@@ -93,8 +94,8 @@ def mean(storage: str, width: int) -> Source:
         f"    int last{d} = min(taps{d} - 1, high{d} - 1 < x{d} ? -1 : (high{d} - 1 - x{d}) / dilation{d});\n"
         for d in range(WINDOW_DIMS)
     )
-    body = f"""{_PLACE}    {_vector(width)} sum = {_splat(width, "0.0f")};
-{_taps(f"{' ' * 16}sum += load_x(row + place);{chr(10)}")}{counts}\
+    body = f"""{PLACE}    {_vector(width)} sum = {_splat(width, "0.0f")};
+{taps(f"{' ' * 16}sum += load_x(row + place);{chr(10)}")}{counts}\
     int counted = max(0, last0 - first0 + 1) * max(0, last1 - first1 + 1) * max(0, last2 - first2 + 1);
     store_y(i, sum / to_float(max(counted, 1)));"""
     return Source((reads("x", storage, width), writes("y", storage, width)), f"int total, {WINDOWS}, int padded", body)
@@ -115,8 +116,8 @@ float root(float x, int p) {
 @kernel_factory("pooling.norm", lambda: [{"storage": storage} for storage in FLOATS])
 def norm(storage: str) -> Source:
     """y = the p-norm of each window."""
-    body = f"""{_PLACE}    float sum = 0.0f;
-{_taps(f"{' ' * 16}sum += power(load_x(row + place), p);{chr(10)}")}    store_y(i, root(sum, p));"""
+    body = f"""{PLACE}    float sum = 0.0f;
+{taps(f"{' ' * 16}sum += power(load_x(row + place), p);{chr(10)}")}    store_y(i, root(sum, p));"""
     return Source((reads("x", storage), writes("y", storage)), f"int total, {WINDOWS}, int p", body, _POWER)
 
 
