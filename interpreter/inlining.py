@@ -1,19 +1,19 @@
-"""Puts the branch of an If in the If's place, where a plan is made that knows the condition."""
+"""Puts nodes in the place of one that they compute: the branch of an If whose condition a plan knows, the parts of a composed op."""
 
 from __future__ import annotations
 
 from mnnx.interpreter.needed import needed_nodes
-from mnnx.schema.model import Graph, Node
+from mnnx.schema.model import Graph, Node, Value
 from mnnx.schema.ops.base import require
 from mnnx.schema.ops.shape import Identity
 
 
 class Inliner:
-    """Extends one graph by the values of branches, each branch of each If once; indices that were given stay as they are."""
+    """Extends one graph by the values of branches and parts, each of them once; indices that were given stay as they are."""
 
     def __init__(self, graph: Graph):
         self.graph = graph
-        self._inlined: dict[tuple[int, bool], tuple[Node, list[Node]]] = {}
+        self._inlined: dict[tuple[int, bool | None], tuple[Node, list[Node]]] = {}
 
     def inline(self, node: Node, condition: bool) -> list[Node]:
         """What computes the outputs of an If under a known condition: nodes on values of the graph, in order.
@@ -26,6 +26,19 @@ class Inliner:
             branch = node.op.then_branch if condition else node.op.else_branch
             self._inlined[key] = (node, self._copied(node, branch))
         return self._inlined[key][1]
+
+    def parts(self, node: Node) -> list[Node]:
+        """What computes the outputs of a node of a composed op."""
+        key = (id(node), None)
+        if key not in self._inlined:
+            inputs = [None if i < 0 else i for i in node.inputs]
+            parts = node.op.parts(inputs, node.outputs, lambda: self._further(node.name))
+            self._inlined[key] = (node, [Node(node.name, op, tuple(read), tuple(made)) for op, read, made in parts])
+        return self._inlined[key][1]
+
+    def _further(self, name: str) -> int:
+        self.graph.values.append(Value(name))
+        return len(self.graph.values) - 1
 
     def _copied(self, node: Node, branch: Graph) -> list[Node]:
         count = len(node.outputs)

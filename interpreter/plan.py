@@ -2,8 +2,8 @@
 
 Planning walks the remaining nodes of a graph in order. A node whose output shapes follow from what is known becomes a Unit (or, if it
 only renames a whole tensor, a view; or, if its inputs' values are known, a constant). An If whose condition is known becomes the nodes of
-its branch. A node that needs values computed at run time is left to run on the host when the plan is done; whatever depends on it is left
-for the next plan.
+its branch, a composed op its parts. A node that needs values computed at run time is left to run on the host when the plan is done;
+whatever depends on it is left for the next plan.
 """
 
 from __future__ import annotations
@@ -184,6 +184,10 @@ class Planner:
         return True
 
     def _add(self, node: Node, specs: Sequence[Spec | None], results: Sequence[Spec | None]) -> None:
+        if node.op.composed:
+            for part in self.inliner.parts(node):
+                self._plan_node(part)
+            return
         for index, spec in zip(node.outputs, results, strict=False):
             if index >= 0:
                 self.values.specs[index] = Spec(spec.dtype, spec.shape)

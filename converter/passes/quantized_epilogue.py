@@ -1,6 +1,6 @@
 """What follows a QLinearMatMul goes into it: DequantizeLinear, Add, an activation and QuantizeLinear, in this order.
 
-It becomes an `mnnx::FusedQLinearMatMul`.
+It becomes an `mnnx::FusedQLinearMatMul`. Tables of bytes go into the Concat behind them, which becomes an `mnnx::ByteTableConcat`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scala
 from mnnx.converter.passes.epilogue_fusion import ACTIVATIONS, activation_of, vector
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
-from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
+from mnnx.schema.ops.fused_quantization import ByteTable, ByteTableConcat, FusedQLinearMatMul
 from mnnx.schema.ops.quantization import BYTES, DequantizeLinear, QLinearMatMul, QuantizeLinear
+from mnnx.schema.ops.shape import Concat
 
 _FLOAT32 = np.dtype("float32")
 #: Where inputs of a FusedQLinearMatMul stand.
@@ -145,9 +146,36 @@ class FuseQuantize(Rule):
         _extend(graph, node, product, product.op, *absent, *quantized(node).parameters())
 
 
+class TablesIntoConcat(Rule):
+    """Parts that only the Concat takes come with their tables; parts without one stay as they are."""
+
+    name = "tables into Concat"
+    ops = (Concat,)
+
+    def match(self, node: Node, graph: Graph) -> str | None:
+        if not any(self._takes(value, node, graph) for value in node.inputs):
+            return "no part is made by a table of bytes for it alone"
+        return None if all(value.dtype in BYTES for value in node.inputs) else "not all parts are known to be bytes"
+
+    def rewrite(self, node: Node, graph: Graph) -> None:
+        inputs, spent = [], []
+        for value in node.inputs:
+            if self._takes(value, node, graph):
+                spent.append(value.producer)
+                inputs += value.producer.inputs
+            else:
+                inputs += (value, None)
+        substitute(graph, node, Node(ByteTableConcat(axis=node.op.axis), inputs, node.outputs, node.name))
+        for maker in spent:
+            graph.remove(maker)
+
+    def _takes(self, value: Value, node: Node, graph: Graph) -> bool:
+        return made_by(value, ByteTable) is not None and only_user(value, graph) is node
+
+
 class QuantizedEpilogue(RulePass):
-    """Puts DequantizeLinear, Add of a vector, activation and QuantizeLinear into the QLinearMatMul before them."""
+    """Puts DequantizeLinear, Add of a vector, activation and QuantizeLinear into the QLinearMatMul before them, tables into Concats."""
 
     name = "quantized-epilogue"
     level = 2
-    rules = (FuseDequantize(), FuseAddend(), FuseActivation(), ScaleQuantized(), FuseQuantize())
+    rules = (FuseDequantize(), FuseAddend(), FuseActivation(), ScaleQuantized(), FuseQuantize(), TablesIntoConcat())

@@ -11,7 +11,7 @@ import importlib
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any, ClassVar, get_args, get_origin
 
@@ -89,6 +89,10 @@ class Subgraph:
     """Marks an attribute that holds a graph: in the converter its `Graph`, at run time the reader's `Graph`, in the file its index."""
 
 
+#: An op with its inputs and outputs.
+Part = tuple["Op", Sequence[Any], Sequence[Any]]
+
+
 class Op:
     """Base of all operator definitions."""
 
@@ -97,6 +101,8 @@ class Op:
     fields: ClassVar[dict[str, tuple[Any, Any]]] = {}
     #: False where two runs on equal inputs may differ (random numbers): never folded or merged.
     deterministic: ClassVar[bool] = True
+    #: True where sessions plan it as other ops (`parts`).
+    composed: ClassVar[bool] = False
 
     def __init__(self, **attributes: Any):
         """Raises TypeError for an unknown, missing or wrongly typed attribute, ValueError (`check`) for an illegal one."""
@@ -144,6 +150,10 @@ class Op:
         """As `infer`; a tuple also where the op has one output."""
         results = self.infer(*inputs)
         return results if isinstance(results, tuple) else (results,)
+
+    def parts(self, inputs: Sequence[Any], outputs: Sequence[Any], further: Callable[[], Any]) -> list[Part]:
+        """Of a `composed` op: the ops that compute it, with inputs and outputs; anything stands for values, `further()` makes another."""
+        raise NotImplementedError
 
     def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
         """Floating-point operations of one run on such tensors; a multiply-add counts as two. What moves data, or is cheap, counts as 0."""

@@ -1,11 +1,15 @@
 """Quantized ops with what follows them, as the converter's passes make them."""
 
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import numpy as np
 
-from mnnx.schema.ops.base import Op, Spec, op, require
+from mnnx.schema.ops.base import Op, Part, Spec, op, require
 from mnnx.schema.ops.fused import Fused
 from mnnx.schema.ops.quantization import BYTES, QLinearMatMul
 from mnnx.schema.ops.rules import require_shape
+from mnnx.schema.ops.shape import Concat
 
 _FLOAT32 = np.dtype("float32")
 
@@ -71,3 +75,31 @@ class ByteTable(Op):
         require(x.dtype in BYTES, f"x must be int8 or uint8; it is {x}")
         require(table.shape == (256,), f"the table must have 256 elements; it is {table}")
         return Spec(table.dtype, x.shape)
+
+
+@op("mnnx::ByteTableConcat")
+class ByteTableConcat(Op):
+    """(x1, table1?, x2, table2?, …) → the Concat along `axis` of ByteTable(x, table), or of x itself where there is no table. All bytes.
+
+    Sessions plan it as these ops: what has no table is written to its place in the result from the start.
+    """
+
+    composed = True
+
+    axis: int
+
+    def pairs(self, inputs: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Each x with its table or None, whatever stands for them."""
+        return list(zip(inputs[::2], (*inputs, None)[1::2], strict=False))
+
+    def parts(self, inputs: Sequence[Any], outputs: Sequence[Any], further: Callable[[], Any]) -> list[Part]:
+        tables = [(ByteTable(), pair, (further(),)) for pair in self.pairs(inputs) if pair[1] is not None]
+        results = iter(made for _, _, (made,) in tables)
+        joined = [x if table is None else next(results) for x, table in self.pairs(inputs)]
+        return [*tables, (Concat(axis=self.axis), joined, outputs)]
+
+    def infer(self, *inputs: Spec | None) -> Spec:
+        require(inputs and all(x is not None for x in inputs[::2]), "each part must be given")
+        parts = [x if table is None else ByteTable.infer(self, x, table) for x, table in self.pairs(inputs)]
+        require(all(part.dtype in BYTES for part in parts), f"all parts must be int8 or uint8; they are {', '.join(map(str, parts))}")
+        return Concat(axis=self.axis).infer(*parts)

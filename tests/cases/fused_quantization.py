@@ -7,7 +7,7 @@ import math
 
 import numpy as np
 
-from mnnx.schema.ops.fused_quantization import ByteTable, FusedQLinearMatMul
+from mnnx.schema.ops.fused_quantization import ByteTable, ByteTableConcat, FusedQLinearMatMul
 from tests.cases import case, f32, integers
 
 
@@ -75,3 +75,23 @@ case(ByteTable(), bytes_("int8", 1000), bytes_("int8", 256), reference=lambda x,
 case(ByteTable(), bytes_("int8", 3, 5), f32(256), reference=lambda x, table: table[x.astype(np.int64) % 256])
 case(ByteTable(), bytes_("uint8", 0, 5), f32(256), reference=lambda x, table: table[x])
 case(ByteTable(), bytes_("uint8", 5), integers("int64", 256), reference=lambda x, table: table[x])
+
+
+def joined(axis):
+    """Tables by parts: the first and the third have one."""
+
+    def compute(a, a_table, b, none, c, c_table):
+        return np.concatenate([a_table[a.astype(np.int64) % 256], b, c_table[c.astype(np.int64) % 256]], axis)
+
+    return compute
+
+
+for axis, shapes in (
+    (1, ((1, 3, 4, 16), (1, 2, 4, 16), (1, 5, 4, 16))),
+    (1, ((2, 3, 5), (2, 1, 5), (2, 4, 5))),
+    (-1, ((3, 5), (3, 0), (3, 7))),
+):
+    a, b, c = (bytes_(dtype, *shape) for dtype, shape in zip(("uint8", "int8", "int8"), shapes, strict=True))
+    tables = bytes_("int8", 256), bytes_("int8", 256)
+    case(ByteTableConcat(axis=axis), a, tables[0], b, None, c, tables[1], reference=joined(axis))
+case(ByteTableConcat(axis=0), bytes_("uint8", 5), None, bytes_("uint8", 3), reference=lambda a, none, b: np.concatenate([a, b]))

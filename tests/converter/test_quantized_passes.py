@@ -213,8 +213,8 @@ MODELS = {
         ENTER
         + "qz = QuantizeLinear(z, sz, zy) dz = DequantizeLinear(qz, sz, zy) c = Concat<axis = 1>(d, dz) qy = QuantizeLinear(c, sx, zx)",
         "uint8[2,10,8] qy",
-        {"quantized before the Concat": 1, "quantized again": 1, "table of bytes": 1},
-        {"QuantizeLinear": 2, "mnnx::ByteTable": 1, "Concat": 1},
+        {"quantized before the Concat": 1, "quantized again": 1, "table of bytes": 1, "tables into Concat": 1},
+        {"QuantizeLinear": 2, "mnnx::ByteTableConcat": 1},
     ),
     "Slices of bytes": (
         VECTOR,

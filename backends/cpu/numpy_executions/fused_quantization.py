@@ -13,7 +13,7 @@ from mnnx.backends.cpu.numpy_executions.quantization import (
     to_int32,
 )
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
-from mnnx.schema.ops.fused_quantization import ByteTable, FusedQLinearMatMul
+from mnnx.schema.ops.fused_quantization import ByteTable, ByteTableConcat, FusedQLinearMatMul
 
 
 @numpy_execution(FusedQLinearMatMul)
@@ -39,3 +39,8 @@ def fused_qlinear_matmul(
 @numpy_execution(ByteTable)
 def byte_table(op: ByteTable, x: np.ndarray, table: np.ndarray) -> np.ndarray:
     return table[x.view(np.uint8)]
+
+
+@numpy_execution(ByteTableConcat)
+def byte_table_concat(op: ByteTableConcat, *inputs: np.ndarray | None) -> np.ndarray:
+    return np.concatenate([x if table is None else table[x.view(np.uint8)] for x, table in op.pairs(inputs)], op.axis)
