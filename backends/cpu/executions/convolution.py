@@ -168,7 +168,7 @@ class DepthwiseExecution(_Base):
         order = self.band.runs()[2]
         weights = self.backend.packed(("depthwise", *order), w.constant, lambda a: flushed(np.take(a.reshape(len(a), -1), order, 1)))
         words, keep = slide_block(
-            self.windows, self.band, self.backend, scratch, channels,
+            self.windows, self.band, self.backend, address_of(scratch), channels,
             source=address_of(x),
             fill=0.0,
             weights=address_of(weights),

@@ -75,7 +75,7 @@ class PoolExecution(Execution):
             self._record_blocked(x, y, weights if factors is None else factors)
             return
         words, keep = slide_block(
-            self.windows, self.band, self.backend, scratch, channels,
+            self.windows, self.band, self.backend, address_of(scratch), channels,
             source=address_of(x),
             fill=-math.inf if largest else 0.0,
             weights=address_of(weights),
@@ -108,7 +108,7 @@ class BytePoolExecution(Execution):
     def __init__(self, op: Op, backend, inputs: Specs):
         super().__init__(op, backend)
         x = inputs[0].shape
-        self.slide = ByteWindows(backend, Windows.of(op.geometry(x)), x[0] * x[1])
+        self.slide = ByteWindows(backend, Windows.of(op.geometry(x)), *x[:2])
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.slide.scratch_bytes

@@ -218,7 +218,7 @@ class DepthwiseExecution(Execution):
         super().__init__(op, backend)
         x, _, w, *_ = Operands.of(op, inputs)
         windows = Windows.of(as_conv(op).geometry(x.shape, w.shape))
-        self.slide = ByteWindows(backend, windows, x.shape[0] * x.shape[1], w.shape[0] // op.group)
+        self.slide = ByteWindows(backend, windows, *x.shape[:2], w.shape[0] // op.group)
 
     @classmethod
     def takes(cls, op: QLinearConv, inputs: Specs) -> bool:
@@ -233,13 +233,13 @@ class DepthwiseExecution(Execution):
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, x_zero, w, w_zero, scales, y_zero, bias = Operands.of(self.op, inputs)
-        order, zero = self.slide.order, x_zero.constant
+        zero = x_zero.constant
 
         def pack(w: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(_depthwise(w, w_zero.constant)[:, order])
+            return self.slide.pack(_depthwise(w, w_zero.constant))
 
-        weights = self.backend.packed(("byte depthwise", *order, _key(w_zero)), w.constant, pack)
-        biases = _added(weights, zero, None if bias is None else bias.constant).astype(_FLOAT32)
+        weights = self.backend.packed(("byte depthwise", *self.slide.order, _key(w_zero)), w.constant, pack)
+        biases = _added(_depthwise(w.constant, w_zero.constant), zero, None if bias is None else bias.constant).astype(_FLOAT32)
         self.slide.record("dot", x, outputs[0], scratch, float(zero.item()), _factors(*scales), y_zero.constant, weights, biases)
 
 

@@ -56,7 +56,7 @@ class MeanExecution(Execution):
         super().__init__(op, backend)
         x = inputs[0].shape
         self.geometry = op.geometry(x)
-        self.slide = ByteWindows(backend, Windows.of(self.geometry), x[0] * x[1])
+        self.slide = ByteWindows(backend, Windows.of(self.geometry), *x[:2])
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return self.slide.scratch_bytes
@@ -70,7 +70,7 @@ class MeanExecution(Execution):
             fill=float(op.x_zero),
             scales=factors[:1] if alike else np.ones(1, np.float32),
             zero=_zero(op),
-            weights=np.ones(taps, np.float32),
+            weights=self.slide.pack(np.ones((1, taps), np.float32)),
             bias=np.array([-op.x_zero * taps], np.float32),
             factors=None if alike else factors,
         )  # fmt: skip

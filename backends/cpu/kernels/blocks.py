@@ -177,6 +177,46 @@ class SlideBytes(Block):
     zero: int  # a byte of the target's dtype, which is added
 
 
+class ByteAbreast(Block):
+    """byte_windows.abreast: windows over small images of bytes, a vector of channels at a time."""
+
+    source: int
+    target: int
+    images: int
+    channels: int  # of an image
+    depth: int  # of the source
+    height: int
+    width: int
+    padded_planes: int  # of what windows reach of the padded image
+    padded_rows: int
+    padded_columns: int
+    plane_pad: int
+    row_pad: int
+    column_pad: int
+    plane_stride: int  # in elements, as the op's attributes say
+    row_stride: int
+    column_stride: int
+    planes: int  # of the target
+    rows: int
+    columns: int
+    taps: int
+    offsets: int  # table: bytes from a window's first pixel to each tap
+    weights: int  # vectors [blocks of channels][taps]
+    weight_bytes: int  # of a block; 0: one serves all, as below
+    bias: int
+    bias_bytes: int
+    scales: int
+    scale_bytes: int
+    zero: int
+    factors: int  # a float per pixel of the target
+    fill: int  # float32: what the padding holds
+    flags: int
+    slots: int
+    memory: int
+    slot_bytes: int
+    results: int  # where a slot has room for bytes [pixels][lanes], in bytes from its start
+
+
 class ByteMeans(Block):
     """byte_windows.means: a byte per row of a matrix of bytes."""
 

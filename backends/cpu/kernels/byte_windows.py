@@ -6,22 +6,25 @@ Floats hold the sums exactly as long as these stay below 2^24; they are quantize
 from __future__ import annotations
 
 import functools
+import math
 
 import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from mnnx.backends.cpu.kernels.blocks import SLIDE_ROWS, ByteMeans, Geometry, Slide, SlideBytes
-from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, share, store_f32
-from mnnx.backends.cpu.kernels.quantized import make_span
+from mnnx.backends.cpu.kernels.blocks import SLIDE_ROWS, ByteAbreast, ByteMeans, Geometry, Slide, SlideBytes
+from mnnx.backends.cpu.kernels.intrinsics import alloca, load_f32, load_i8, load_u8, share, store_f32, store_u8
+from mnnx.backends.cpu.kernels.packing import make_fill
+from mnnx.backends.cpu.kernels.quantized import make_span, quantized, write
 from mnnx.backends.cpu.kernels.registry import kernel_factory
 from mnnx.backends.cpu.kernels.slots import claim_slot, free_slot
 from mnnx.backends.cpu.kernels.spread import make_spread_channel
 from mnnx.backends.cpu.kernels.vectors import I8, I32, I64, Loop, Vectors, load_words
 from mnnx.backends.cpu.kernels.windows import make_slide_rows
 
-_slide, _bytes, _means = (load_words(len(block._fields)) for block in (Slide, SlideBytes, ByteMeans))
+_slide, _bytes, _abreast, _means = (load_words(len(block._fields)) for block in (Slide, SlideBytes, ByteAbreast, ByteMeans))
+_ABREAST_FILL = 8 * ByteAbreast._fields.index("fill")
 _FILL, _GEOMETRY = 8 * Slide._fields.index("fill"), 8 * len(Slide._fields)
 _BYTES = _GEOMETRY + 8 * len(Geometry._fields)
 
@@ -71,6 +74,94 @@ def make_slide_bytes(lanes, fma, combine, source, target):
         free_slot(flags, slot)
 
     return slide
+
+
+@functools.cache
+def make_abreast(positions: int, lanes: int, fma: bool, combine: str, target_dtype: str):
+    """An intrinsic: `positions` windows, `step` bytes apart, of vectors of channels, combined, times factors and scales, quantized.
+
+    The bytes of each position are a vector, one position after the other.
+    """
+
+    @intrinsic
+    def window(typing, source, step, offsets, taps, weights, bias, scales, zero, factors, target):
+        def codegen(context, builder, signature, arguments):
+            source, step, offsets, taps, weights, bias, scales, zero, factors, target = arguments
+            v = Vectors(builder, lanes, fma)
+            sources = [builder.add(source, builder.mul(step, v.index(p))) for p in range(positions)]
+            start = v.load(bias) if combine == "dot" else v.constant(-math.inf)
+            with Loop(builder, taps, [start] * positions) as loop:
+                offset = builder.load(v.at(offsets, builder.shl(loop.index, v.index(3)), I64), align=8)
+                values = [v.load(place, offset) for place in sources]
+                if combine == "dot":
+                    weight = v.load(weights, builder.mul(loop.index, v.index(4 * lanes)))
+                    loop.carry([v.fma(weight, value, total) for value, total in zip(values, loop.values, strict=True)])
+                else:
+                    loop.carry([v.maximum(value, total) for value, total in zip(values, loop.values, strict=True)])
+            scale, zeros = v.load(scales), v.load_splat(zero)
+            for p, total in enumerate(loop.results):
+                real = builder.fmul(builder.fmul(total, v.load_splat(factors, 4 * p)), scale)
+                write(v, target_dtype, quantized(v, target_dtype, real, zeros), target, v.index(p * lanes))
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 10), codegen
+
+    return window
+
+
+@kernel_factory("byte_windows.abreast")
+def make_channels_abreast(lanes, fma, combine, source, target):
+    """As `byte_windows.slide`, for images whose rows would leave lanes idle. Argument block: ByteAbreast. Chunks are ranges of blocks."""
+    several = 4
+    window_several, window_one = (make_abreast(n, lanes, fma, combine, target) for n in (several, 1))
+    load, fill_row, vector = {"int8": load_i8, "uint8": load_u8}[source], make_fill(lanes), 4 * lanes
+
+    def abreast(args, part, parts):
+        (
+            source_start, target_start, images, channels, depth, height, width, padded_planes, padded_rows, padded_columns,
+            plane_pad, row_pad, column_pad, plane_stride, row_stride, column_stride, planes, rows, columns, taps, offsets,
+            weights_start, weight_bytes, bias_start, bias_bytes, scales_start, scale_bytes, zero, factors, _, flags, slots,
+            memory, slot_bytes, results_start,
+        ) = _abreast(args)  # fmt: skip
+        slot = claim_slot(flags, slots)
+        image = memory + slot * slot_bytes
+        results, pixels = image + results_start, planes * rows * columns
+        fill_row(image, padded_planes * padded_rows * padded_columns * lanes, load_f32(args + _ABREAST_FILL))
+        blocks = (channels + lanes - 1) // lanes
+        first, last = share(images * blocks, part, parts, 1)
+        for task in range(first, last):
+            block = task % blocks
+            channel, count = task // blocks * channels + block * lanes, min(lanes, channels - block * lanes)
+            for lane in range(count):
+                for z in range(min(depth, padded_planes - plane_pad)):
+                    for y in range(min(height, padded_rows - row_pad)):
+                        line = source_start + (((channel + lane) * depth + z) * height + y) * width
+                        place = ((z + plane_pad) * padded_rows + y + row_pad) * padded_columns + column_pad
+                        for x in range(min(width, padded_columns - column_pad)):
+                            store_f32(image + (place + x) * vector + 4 * lane, np.float32(load(line + x)))
+            weights, bias, scales = (
+                weights_start + block * weight_bytes,
+                bias_start + block * bias_bytes,
+                scales_start + block * scale_bytes,
+            )
+            for row in range(planes * rows):
+                top = (row // rows * plane_stride * padded_rows + row % rows * row_stride) * padded_columns
+                x = 0
+                while x < columns:
+                    place, pixel = image + (top + x * column_stride) * vector, row * columns + x
+                    y = results + pixel * lanes
+                    if columns - x >= several:
+                        window_several(place, column_stride * vector, offsets, taps, weights, bias, scales, zero, factors + 4 * pixel, y)
+                        x += several
+                    else:
+                        window_one(place, column_stride * vector, offsets, taps, weights, bias, scales, zero, factors + 4 * pixel, y)
+                        x += 1
+            for lane in range(count):
+                for pixel in range(pixels):
+                    store_u8(target_start + (channel + lane) * pixels + pixel, load_u8(results + pixel * lanes + lane))
+        free_slot(flags, slot)
+
+    return abreast
 
 
 #: Means that are quantized together.
