@@ -95,6 +95,7 @@ case(
 for x_type, w_type, y_type, shape, kernel, attributes in (
     ("uint8", "int8", "uint8", (1, 8, 9, 37), (8, 1, 3, 3), {"pads": (1, 1, 1, 1)}),
     ("int8", "int8", "int8", (2, 5, 20, 7), (10, 1, 5, 5), {"pads": (2, 2, 2, 2), "strides": (2, 2)}),
+    ("int8", "uint8", "uint8", (2, 40, 5, 6), (40, 1, 3, 3), {"pads": (1, 1, 1, 1)}),
     ("uint8", "uint8", "int8", (1, 3, 1, 40), (3, 1, 1, 7), {"pads": (0, 6, 0, 6), "dilations": (1, 2)}),
 ):
     channels = kernel[0]
