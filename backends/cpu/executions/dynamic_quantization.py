@@ -27,7 +27,7 @@ def _finish(op: Fused, a_scale: int, b_scale: DeviceTensor | None, bias: DeviceT
     if bias is not None:
         finish = finish._replace(addends=bias.constant)
     kind, parameters = epilogue(op.activation, op.activation_parameters)
-    return finish._replace(kind=kind if op.activation else "", parameters=parameters)
+    return finish._replace(kind=kind, parameters=parameters)
 
 
 def supports(op: FusedMatMulInteger, inputs: Specs, outputs: Specs) -> str | None:
