@@ -199,7 +199,7 @@ def dynamically_quantized(net: Network) -> None:
         y = net.node("MatMulInteger", integers, weight, zero, w_zero)
         w_scale = net.constant(net.array(*count, scale=0.003) + np.float32(0.006))
         factor = net.node("Mul", *((scale, w_scale) if net.often() else (w_scale, scale)))
-        y = net.node("Cast", y, to=onnx.TensorProto.FLOAT)
+        y = net.node("Cast", y, most=2.0**20, to=onnx.TensorProto.FLOAT)
         y = net.node("Mul", *((y, factor) if net.often() else (factor, y)))
         if net.often():
             y = net.node("Add", y, net.constant(net.array(*net.one_of((columns,), (1,), (net.values[y].shape[-2], 1)))))
