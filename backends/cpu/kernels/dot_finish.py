@@ -41,7 +41,8 @@ def make_finish(lanes: int, fma: bool, target: str, rounds: bool, kind: str):
                     real = v.minimum(v.maximum(v.intrinsic("rint", real), low), high)
                     real = builder.fmul(real, scale)
                 if rounds or target == "float32":
-                    real = builder.fadd(real, v.load(addends, offset))
+                    # Rounded after the product: `arcp` says nothing of a sum, but numba allows no contraction where there is a flag.
+                    real = builder.fadd(real, v.load(addends, offset), flags=("arcp",))
                 real = activate(v, kind, real, p, q)
                 if target == "float32":
                     v.store(real, y, offset)
