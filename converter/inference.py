@@ -29,6 +29,7 @@ from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 from mnnx.schema.ops.contrib_quantization import DequantizeBits
 from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
+from mnnx.schema.ops.dynamic_quantization import FusedDynamicQuantizeMatMul
 from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather, GatherElements
 from mnnx.schema.ops.matmul import Einsum, Gemm, MatMul
@@ -48,10 +49,10 @@ from mnnx.schema.ops.slicing import Pad, Slice
 #: Ops that may be asked with sizes in the place of names, beside elementwise ones.
 _ASKED = (
     *(AveragePool, BatchNormalization, Concat, Conv, ConvTranspose, CumSum, DepthToSpace, DequantizeBits, DequantizeLinear),
-    *(DynamicQuantizeLinear, Einsum, Flatten, Gather, GatherElements, Gemm, GlobalAveragePool, GlobalMaxPool, GroupNormalization, Identity),
-    *(InstanceNormalization, LayerNormalization, LogSoftmax, LpPool, MatMul, MatMulInteger, MaxPool, Pad, QLinearMatMul, QuantizeLinear),
-    *(ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, RMSNormalization, RotaryEmbedding, Shape, Slice, Softmax, Split),
-    *(Squeeze, Transpose, Unsqueeze),
+    *(DynamicQuantizeLinear, Einsum, Flatten, FusedDynamicQuantizeMatMul, Gather, GatherElements, Gemm, GlobalAveragePool, GlobalMaxPool),
+    *(GroupNormalization, Identity, InstanceNormalization, LayerNormalization, LogSoftmax, LpPool, MatMul, MatMulInteger, MaxPool, Pad),
+    *(QLinearMatMul, QuantizeLinear, ReduceL2, ReduceMax, ReduceMean, ReduceMin, ReduceSum, Reshape, RMSNormalization, RotaryEmbedding),
+    *(Shape, Slice, Softmax, Split, Squeeze, Transpose, Unsqueeze),
 )
 #: Sizes have many small divisors, so that a Reshape can split them.
 _COMPOSITE = 2**6 * 3**3 * 5**2 * 7 * 11 * 13

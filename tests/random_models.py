@@ -102,14 +102,14 @@ class Network:
     def shape(self, *sizes: int) -> str:
         return self.constant(sizes, np.int64)
 
-    def node(self, op_type: str, *inputs: str, outputs: int = 1, domain: str = "", **attributes: Any) -> Any:
-        """Adds a node; returns the name of its output, or their names."""
+    def node(self, op_type: str, *inputs: str, outputs: int = 1, domain: str = "", most: float = LARGEST, **attributes: Any) -> Any:
+        """Adds a node, with floats up to `most`; returns the name of its output, or their names."""
         names = [f"t{len(self.nodes)}_{i}" if outputs > 1 else f"t{len(self.nodes)}" for i in range(outputs)]
         node = helper.make_node(op_type, list(inputs), names, f"{op_type}_{len(self.nodes)}", domain=domain, **attributes)
         results = self._compute(node, self.values)
         noisy = self._compute(node, self.noisy)
         for exact, other in zip(results, noisy, strict=True):
-            _check(exact, other)
+            _check(exact, other, most)
         self.nodes.append(node)
         self.used.update(inputs)
         for name, exact, other in zip(names, results, noisy, strict=True):
@@ -183,7 +183,7 @@ def _uses(node: onnx.NodeProto) -> set[str]:
     return names
 
 
-def _check(exact: np.ndarray, noisy: np.ndarray) -> None:
+def _check(exact: np.ndarray, noisy: np.ndarray, most: float) -> None:
     """Raises Rejected where a result isn't fit for a comparison."""
     if exact.size > MOST_ELEMENTS or exact.ndim > 5 or exact.shape != noisy.shape:
         raise Rejected("too large, or a shape that depends on rounding")
@@ -194,7 +194,7 @@ def _check(exact: np.ndarray, noisy: np.ndarray) -> None:
     if not exact.size:
         return
     largest = np.abs(exact).max()
-    if not np.isfinite(exact).all() or not np.isfinite(noisy).all() or largest > LARGEST:
+    if not np.isfinite(exact).all() or not np.isfinite(noisy).all() or largest > most:
         raise Rejected("too large")
     if np.abs(exact - noisy).max() > 1e-4 * largest + 1e-6:
         raise Rejected("depends on rounding")

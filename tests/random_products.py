@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 
 from tests.random_models import Network, image_shape, matrix_shape, sequence_shape
 from tests.random_ops import step
@@ -183,6 +184,27 @@ def attention_op(net: Network) -> None:
     if net.between(0, 3):
         y = net.node("Transpose", y, perm=[0, 2, 1, 3])
         net.node("Reshape", y, net.shape(0, 0, width))
+
+
+@step(2)
+def dynamically_quantized(net: Network) -> None:
+    """A product, or two of one tensor, as onnxruntime's quantize_dynamic writes them. Of zeros the reference has another scale than it."""
+    x = net.tensor(lambda a: a.ndim >= 2 and a.any() and a.shape[-1] <= 30 and a.dtype == np.float32, new=matrix_shape(net))
+    integers, scale, zero = net.node("DynamicQuantizeLinear", x, outputs=3)
+    for _ in range(net.between(1, 2)):
+        info, columns = np.iinfo(net.one_of(np.int8, np.uint8)), net.between(1, 9)
+        weight = net.constant(net.random.integers(info.min, info.max + 1, (net.values[x].shape[-1], columns)), info.dtype)
+        count = [columns] if net.often() else []
+        w_zero = net.constant(net.random.integers(-3, 4, count) + (info.min + info.max + 1) // 2, info.dtype)
+        y = net.node("MatMulInteger", integers, weight, zero, w_zero)
+        w_scale = net.constant(net.array(*count, scale=0.003) + np.float32(0.006))
+        factor = net.node("Mul", *((scale, w_scale) if net.often() else (w_scale, scale)))
+        y = net.node("Cast", y, most=2.0**20, to=onnx.TensorProto.FLOAT)
+        y = net.node("Mul", *((y, factor) if net.often() else (factor, y)))
+        if net.often():
+            y = net.node("Add", y, net.constant(net.array(*net.one_of((columns,), (1,), (net.values[y].shape[-2], 1)))))
+        if net.often():
+            activation(net, y)
 
 
 # ---- normalizations written out

@@ -18,6 +18,7 @@ from mnnx.schema.ops import (
     comparison,
     contrib_quantization,
     convolution,
+    dynamic_quantization,
     fused,
     fused_quantization,
     indexing,
@@ -231,6 +232,11 @@ def _quantized() -> Iterator[tuple[Op, tuple[Spec | None, ...]]]:
                 op = fused_quantization.FusedQLinearMatMul(dequantizes=True, activation=activation_)
                 yield op, (*operands, None, _weight(64))
                 yield op, (*operands, None, _weight(64), scale, zero)
+        x, b, b_zero = _tensor(128, 384), _weight(384, 64, dtype=dtype), _weight(dtype=dtype)
+        for activation_ in ("", "Gelu", "Relu", "Sigmoid", "Tanh"):
+            more = (b_zero, scales, _weight(64))
+            yield dynamic_quantization.FusedDynamicQuantizeMatMul(activation=activation_), (x, b, *more)
+            yield dynamic_quantization.FusedMatMulInteger(activation=activation_), (a, b, zero, b_zero, _tensor(1), scales, _weight(64))
         for op_class in (quantized_arithmetic.QuantizedAdd, quantized_arithmetic.QuantizedMul):
             for shape in (_SHAPE, (1, 64, 1, 1)):
                 yield op_class(output_dtype=_DTYPES[dtype]), (codes, _tensor(*shape, dtype=dtype))

@@ -23,6 +23,7 @@ def all_passes() -> list[Pass]:
     from mnnx.converter.passes.constant_folding import ConstantFolding
     from mnnx.converter.passes.constant_sharing import ConstantSharing
     from mnnx.converter.passes.dead_code import DeadCode
+    from mnnx.converter.passes.dynamic_quantization import DynamicQuantization
     from mnnx.converter.passes.einsum_products import EinsumProducts
     from mnnx.converter.passes.epilogue_fusion import EpilogueFusion
     from mnnx.converter.passes.identities import IdentityElimination
@@ -65,6 +66,7 @@ def all_passes() -> list[Pass]:
         DeadCode(),
         QuantizedRecognition(),
         QuantizedEpilogue(),
+        DynamicQuantization(),
         DeadCode(),
         PadFolding(),
         AffineFolding(),

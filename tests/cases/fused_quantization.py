@@ -21,9 +21,12 @@ def quantized(real, zero):
     return np.clip(np.rint(real) + int(zero), info.min, info.max).astype(zero.dtype)
 
 
-_FUNCTIONS = {
+#: Activations by name.
+FUNCTIONS = {
     "": lambda x: x,
     "Relu": lambda x: np.maximum(x, 0),
+    "Clip": np.clip,
+    "LeakyRelu": lambda x, alpha: np.where(x >= 0, x, alpha * x),
     "Tanh": np.tanh,
     "Gelu": lambda x: x * np.vectorize(lambda v: 0.5 * (1 + math.erf(v / math.sqrt(2))))(x),
 }
@@ -36,7 +39,7 @@ def reference(op):
         if not op.dequantizes:
             return y
         real = (y.astype(np.float64) - int(y_zero)) * y_scale + (0 if addend is None else addend)
-        real = _FUNCTIONS[op.activation](real)
+        real = FUNCTIONS[op.activation](real)
         return real.astype(np.float32) if out_scale is None else quantized(real / out_scale, out_zero)
 
     return compute

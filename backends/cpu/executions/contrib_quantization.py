@@ -11,10 +11,9 @@ from mnnx.backends.cpu.arguments import address_of, arguments, round_up
 from mnnx.backends.cpu.creators import creator
 from mnnx.backends.cpu.executions.dot import Weights, Zero
 from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
-from mnnx.backends.cpu.executions.quantization import record_linear
+from mnnx.backends.cpu.executions.quantization import ranges_bytes, record_dynamic
 from mnnx.backends.cpu.executions.recurrent import RecurrentExecution
 from mnnx.backends.cpu.kernel import kernel
-from mnnx.backends.cpu.kernels.blocks import DynamicRange
 from mnnx.backends.cpu.kernels.recurrent_words import Recurrent, RecurrentBytes
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Spec
@@ -47,7 +46,6 @@ class DynamicLSTMExecution(RecurrentExecution):
         real = (Spec(_FLOAT32, (spec.shape[0], spec.shape[2], spec.shape[1])) for spec in (w, r))
         super().__init__(op, backend, [x, *real])
         self.size = x.size
-        self.parts = max(1, min(x.size, backend.chunks(x.size / 8)))
         rows = Spec(_UINT8, (self.batch * self.steps, self.inputs))
         columns = Spec.of(np.broadcast_to(np.zeros(1, w.dtype), (self.inputs, self.gates.columns)))  # constant ones, of these sizes
         self.product = MatrixProduct(backend, rows, columns, self._per_unit(inputs[9].value).reshape(-1))
@@ -59,7 +57,7 @@ class DynamicLSTMExecution(RecurrentExecution):
         return self.tiling.words(self.hidden)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        quantized = 64 + round_up(8 * self.parts) + round_up(self.size) + self.product.scratch_bytes
+        quantized = 64 + ranges_bytes(self.backend, self.size) + round_up(self.size) + self.product.scratch_bytes
         return super().scratch_bytes(inputs, outputs) + self.backend.threads * self.slot_bytes + quantized
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
@@ -68,14 +66,10 @@ class DynamicLSTMExecution(RecurrentExecution):
 
     def _record_inputs(self, x: DeviceTensor, w: DeviceTensor, b: DeviceTensor | None, gates: int, spare: int) -> None:
         """x as a whole in bytes, then their product with w."""
-        commands, lanes = self.backend.commands, self.tiling.lanes
         scale = self._x_scale(spare)
         zero, ranges = scale + 4, scale + 64
-        quantized = ranges + round_up(8 * self.parts)
-        block = arguments(*DynamicRange(address_of(x), self.size, ranges, self.parts, scale, zero))
-        commands.record(kernel("quantized.range", lanes=lanes), block, self.parts)
-        commands.record(kernel("quantized.scale"), block)
-        record_linear(self.backend, _FLOAT32, _UINT8, x.shape, 0, 1, address_of(x), quantized, scale, zero)
+        quantized = ranges + ranges_bytes(self.backend, self.size)
+        record_dynamic(self.backend, x, ranges, quantized, scale, zero)
 
         def pack(a: np.ndarray) -> Weights:
             columns = self.gates.spread(a.swapaxes(1, 2)).reshape(self.gates.columns, self.inputs)

@@ -11,6 +11,7 @@ from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.dot_words import DotConvolution, DotSpread
 from mnnx.backends.cpu.tiling import Tiling, block_bytes
 from mnnx.backends.cpu.windows import Windows
+from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.records import Row
 
 _INT32 = np.dtype("int32")
@@ -29,6 +30,10 @@ class Zero(Row):
 
     address: int
     dtype: np.dtype
+
+    @classmethod
+    def of(cls, zero: DeviceTensor | None, dtype: np.dtype) -> Zero:
+        return cls(0 if zero is None else address_of(zero), dtype)
 
 
 def negated_zeros(tiling: Tiling, dtype: np.dtype, zero: np.ndarray | None, count: int) -> np.ndarray:

@@ -17,15 +17,19 @@ from mnnx.schema.ops.base import Spec
 from mnnx.schema.records import Row
 
 _FLOAT32, _INT32 = np.dtype("float32"), np.dtype("int32")
+_ONE = np.ones(1, _FLOAT32)
 
 
 class Finish(Row):
-    """What becomes of the sums, as kernels/dot_finish.py has it; factors and addends are scalars or one per column."""
+    """What becomes of the sums, as kernels/dot_finish.py has it; factors and addends are scalars or one per column, `multiplier` is the
+    address of a computed factor of all (0: none)."""
 
     target: np.dtype
-    kind: str | None = None
-    factors: np.ndarray = np.ones(1, _FLOAT32)
+    rounds: bool = False
+    kind: str = ""
+    factors: np.ndarray = _ONE
     addends: np.ndarray = np.zeros(1, _FLOAT32)
+    multiplier: int = 0
     low: float = 0.0
     high: float = 0.0
     scale: float = 1.0
@@ -87,16 +91,15 @@ class MatrixProduct:
 
     def record(
         self,
-        a: DeviceTensor,
-        zero: DeviceTensor | None,
+        a: int,
+        zero: Zero,
         b: DeviceTensor,
         c: DeviceTensor,
         scratch: int,
         finish: Finish,
         bias: np.ndarray | None,
     ) -> None:
-        """Records the units; `scratch` is an address, `bias` int32 per column."""
-        left = Zero(0 if zero is None else address_of(zero), a.dtype)
+        """Records the units; `a` and `scratch` are addresses, `bias` int32 per column."""
         if b.constant is None:
             panels = scratch + self.rows_bytes + self.row_sums_bytes
             sums, keep = panels + self.panels_bytes, None
@@ -104,7 +107,7 @@ class MatrixProduct:
         else:
             keep = Weights(*self.backend.packed(("dot product", self.tiling.dot, self.tiling.columns), b.constant, self.pack))
             panels, sums = address_of(keep.panels), address_of(keep.sums)
-        self.record_packed(address_of(a), left, panels, sums, address_of(c), scratch, finish, bias, keep)
+        self.record_packed(a, zero, panels, sums, address_of(c), scratch, finish, bias, keep)
 
     def record_packed(
         self, a: int, zero: Zero, panels: int, sums: int, c: int, scratch: int, finish: Finish, bias: np.ndarray | None, keep: Any
@@ -167,8 +170,10 @@ class MatrixProduct:
             panel_chunks=panel_chunks,
             factors=address_of(factors),
             addends=address_of(addends),
+            multiplier=finish.multiplier or address_of(_ONE),
             constants=address_of(constants),
         )
-        product = kernel("dot_matrix.product", fma=tiling.fma, target=finish.target.name, kind=finish.kind, **tiling.dot_parameters)
+        ending = {"target": finish.target.name, "rounds": finish.rounds, "kind": finish.kind}
+        product = kernel("dot_matrix.product", fma=tiling.fma, **ending, **tiling.dot_parameters)
         keep = (weights, self.column_factors, items, factors, addends, biases, constants)
         backend.commands.record(product, arguments(*block), min(wanted, len(items) * row_chunks * panel_chunks), keep)

@@ -41,6 +41,7 @@ class FusedMatrixExecution(MatrixExecution):
         kind, parameters = epilogue(self.op.activation, self.op.activation_parameters)
         return plain._replace(
             target=outputs[0].dtype,
+            rounds=True,
             kind=kind,
             addends=np.zeros(1, np.float32) if addend is None else addend,
             low=info.min - float(zero.item()),

@@ -75,13 +75,10 @@ class LinearExecution(Execution):
 
 
 class DynamicExecution(Execution):
-    """DynamicQuantizeLinear: the range, part by part, then scale and zero point, then all elements."""
+    """DynamicQuantizeLinear."""
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
-        return 64 + 8 * self._parts(inputs[0].size)
-
-    def _parts(self, count: int) -> int:
-        return max(1, min(count, self.backend.chunks(count / 8)))
+        return 64 + ranges_bytes(self.backend, inputs[0].size)
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         x, start = inputs[0], address_of(scratch)
@@ -89,12 +86,27 @@ class DynamicExecution(Execution):
             spare if tensor is None else address_of(tensor)
             for tensor, spare in zip((*outputs, None, None)[:3], (0, start, start + 8), strict=True)
         )
-        parts, lanes, commands = self._parts(x.spec.size), Tiling.of(self.backend.target).lanes, self.backend.commands
-        block = arguments(*DynamicRange(address_of(x), x.spec.size, start + 64, parts, scale, zero))
-        commands.record(kernel("quantized.range", lanes=lanes), block, parts)
-        commands.record(kernel("quantized.scale"), block)
-        if y:
-            record_linear(self.backend, _FLOAT32, outputs[0].dtype, x.shape, 0, 1, address_of(x), y, scale, zero)
+        record_dynamic(self.backend, x, start + 64, y, scale, zero)
+
+
+def _range_parts(backend, count: int) -> int:
+    return max(1, min(count, backend.chunks(count / 8)))
+
+
+def ranges_bytes(backend, count: int) -> int:
+    """What `record_dynamic` needs for as many elements to keep the ranges of their parts."""
+    return round_up(8 * _range_parts(backend, count))
+
+
+def record_dynamic(backend, x: DeviceTensor, ranges: int, y: int, scale: int, zero: int) -> None:
+    """Records DynamicQuantizeLinear: the range, part by part, then scale and zero point, then all elements. All but x are addresses; y 0:
+    not wanted."""
+    parts = _range_parts(backend, x.spec.size)
+    block = arguments(*DynamicRange(address_of(x), x.spec.size, ranges, parts, scale, zero))
+    backend.commands.record(kernel("quantized.range", lanes=Tiling.of(backend.target).lanes), block, parts)
+    backend.commands.record(kernel("quantized.scale"), block)
+    if y:
+        record_linear(backend, _FLOAT32, np.dtype("uint8"), x.shape, 0, 1, address_of(x), y, scale, zero)
 
 
 def _constant(*specs: Spec | None) -> bool:
@@ -136,7 +148,8 @@ class MatrixExecution(Execution):
         if self.size:
             a, a_zero, b, *_ = Operands.of(self.op, inputs)
             finish, bias = self.finish(inputs, outputs)
-            self.product.record(a, a_zero, b, outputs[0], 0 if scratch is None else address_of(scratch), finish, bias)
+            memory = 0 if scratch is None else address_of(scratch)
+            self.product.record(address_of(a), Zero.of(a_zero, a.dtype), b, outputs[0], memory, finish, bias)
 
     def finish(self, inputs: Tensors, outputs: Tensors) -> tuple[Finish, np.ndarray | None]:
         """What becomes of the sums, and the int32s added to them."""
@@ -144,7 +157,7 @@ class MatrixExecution(Execution):
         if not operands.scales:
             return Finish(outputs[0].dtype), None
         zero = operands.y_zero.constant
-        return Finish(zero.dtype, None, _factors(*operands.scales), out_zero=float(zero.item())), None
+        return Finish(zero.dtype, factors=_factors(*operands.scales), out_zero=float(zero.item())), None
 
 
 def _factors(*scales: DeviceTensor) -> np.ndarray:
@@ -195,7 +208,7 @@ class ImageExecution(Execution):
         biases = np.zeros(weights.sums.shape, np.int32)
         if bias is not None:
             biases[:, : self.product.rows] = bias.constant.reshape(self.op.group, -1)
-        self.product.record(address_of(x), Zero(0 if x_zero is None else address_of(x_zero), x.dtype), weights, biases, sums, start)
+        self.product.record(address_of(x), Zero.of(x_zero, x.dtype), weights, biases, sums, start)
         if self.quantizes:
             self._quantize(sums, outputs[0], _factors(*scales), y_zero)
 

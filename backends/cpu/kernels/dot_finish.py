@@ -1,13 +1,13 @@
 """What becomes of the int32 sums of a product of bytes: bytes again, or floats.
 
-`target` is the dtype of the result, `kind` says what lies between:
+`target` is the dtype of the result: int32 for the sums themselves. Else they are in reals sums * (factor * multiplier), and then, where
+the result `rounds` them before it goes on,
 
-    int32        the sums themselves
-    None         real = sums * factor + addend, rounded to the target
-    "", "Gelu"…  bytes = round(sums * factor); real = activation((bytes - zero) * scale + addend), rounded to the target
+    bytes = round(reals); result = activation((bytes - zero) * scale + addend), quantized where the target is bytes
 
-Factors and addends are floats per column, the rest lies in a table of floats (`CONSTANTS`). Values are computed as by a chain of
-QuantizeLinear, DequantizeLinear, Add, the activation and QuantizeLinear.
+else floats are activation(reals + addend), and bytes activation(reals), rounded. Factors and addends are floats per column, the
+multiplier is a float that may be computed, the rest lies in a table of floats. Values are computed as by a chain of QuantizeLinear,
+DequantizeLinear, Add, the activation and QuantizeLinear.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from mnnx.backends.cpu.kernels.vectors import Vectors, activate
 
 
 @functools.cache
-def make_finish(lanes: int, fma: bool, target: str, kind: str | None):
-    """An intrinsic finish(sums, y, count, factors, addends, constants): `count` neighbours in a row; addends 0: none."""
+def make_finish(lanes: int, fma: bool, target: str, rounds: bool, kind: str):
+    """An intrinsic finish(sums, y, count, factors, addends, multiplier, constants): `count` neighbours in a row."""
 
     @intrinsic
-    def finish(typing, sums, y, count, factors, addends, constants):
+    def finish(typing, sums, y, count, factors, addends, multiplier, constants):
         def codegen(context, builder, signature, arguments):
-            sums, y, count, factors, addends, constants = arguments
+            sums, y, count, factors, addends, multiplier, constants = arguments
 
             def emit(v: Vectors, index: ir.Value) -> None:
                 v.has_fma = fma
                 offset = builder.shl(index, v.index(2))
                 low, high, scale, out_scale, out_zero, p, q = (v.load_splat(constants, 4 * i) for i in range(7))
                 total = builder.load(v.at(sums, offset, v.integers), align=4)
-                real = builder.fmul(builder.sitofp(total, v.type), v.load(factors, offset))
-                if kind is not None:
+                real = builder.fmul(builder.sitofp(total, v.type), builder.fmul(v.load_splat(multiplier), v.load(factors, offset)))
+                if rounds:
                     real = v.minimum(v.maximum(v.intrinsic("rint", real), low), high)
                     real = builder.fmul(real, scale)
-                if kind is not None or target == "float32":
-                    real = builder.fadd(real, v.load(addends, offset))
-                if kind:
-                    real = activate(v, kind, real, p, q)
+                if rounds or target == "float32":
+                    # Rounded after the product: `arcp` says nothing of a sum, but numba allows no contraction where there is a flag.
+                    real = builder.fadd(real, v.load(addends, offset), flags=("arcp",))
+                real = activate(v, kind, real, p, q)
                 if target == "float32":
                     v.store(real, y, offset)
                     return
-                if kind is not None:
+                if rounds:
                     real = builder.fdiv(real, out_scale)
                 write(v, target, quantized(v, target, real, out_zero), y, index)
 
             elements(builder, count, lanes, emit)
             return context.get_dummy_value()
 
-        return types.void(*[types.int64] * 6), codegen
+        return types.void(*[types.int64] * 7), codegen
 
     return finish

@@ -90,9 +90,9 @@ def make_pack(vectors, lanes, mode):
 
 
 @kernel_factory("dot_matrix.product")
-def make_product(rows, vectors, lanes, fma, mode, target, kind):
-    """Argument block: DotProduct. Items × row chunks × panel chunks are shared out to the parts. dot_finish.py says what target and
-    kind are."""
+def make_product(rows, vectors, lanes, fma, mode, target, rounds, kind):
+    """Argument block: DotProduct. Items × row chunks × panel chunks are shared out to the parts. dot_finish.py says what target, rounds
+    and kind are."""
     tile, half, quarter, single = (make_dot_tile(max(1, n), vectors, lanes, mode) for n in (rows, rows // 2, rows // 4, 1))
     half_rows, quarter_rows, panel_columns = max(1, rows // 2), max(1, rows // 4), vectors * lanes
     edge, start_row, edge_stride, size = alloca(4 * rows * panel_columns), alloca(4 * panel_columns), 4 * panel_columns, 4
@@ -101,21 +101,22 @@ def make_product(rows, vectors, lanes, fma, mode, target, kind):
         copy_block = make_copy_block(lanes)
 
         @inlined
-        def finish_block(sums, place, stride, height, width, factors, addends, constants):
+        def finish_block(sums, place, stride, height, width, factors, addends, multiplier, constants):
             copy_block(sums, edge_stride, place, stride, height, width)
 
     else:
-        finish, size = make_finish(lanes, fma, target, kind), 4 if target == "float32" else 1
+        finish, size = make_finish(lanes, fma, target, rounds, kind), 4 if target == "float32" else 1
 
         @inlined
-        def finish_block(sums, place, stride, height, width, factors, addends, constants):
+        def finish_block(sums, place, stride, height, width, factors, addends, multiplier, constants):
             for i in range(height):
-                finish(sums + i * edge_stride, place + i * stride, width, factors, addends, constants)
+                finish(sums + i * edge_stride, place + i * stride, width, factors, addends, multiplier, constants)
 
     def product(args, part, parts):
         (
             a_start, a_stride, b_start, panel_bytes, column_sums, column_factors, row_sums, bias, zero, signed, flip, c_start, c_stride, m,
-            n, depth, words, batch, items, row_chunks, panel_chunks, factors, addends, constants,
+            n, depth, words, batch, items, row_chunks, panel_chunks, factors, addends,
+            multiplier, constants,
         ) = _product(args)  # fmt: skip
         panels, scratch, start, a_zero = (n + panel_columns - 1) // panel_columns, edge(), start_row(), shifted_zero(zero, signed, flip)
         first_task, last_task = share(batch * row_chunks * panel_chunks, part, parts, 1)
@@ -152,7 +153,7 @@ def make_product(rows, vectors, lanes, fma, mode, target, kind):
                     else:
                         single(a_row, a_stride, b_panel, words, start, by_row, by_column, sums, stride)
                     if not whole:
-                        finish_block(scratch, place, c_stride, height, width, factors + column, addends + column, constants)
+                        finish_block(scratch, place, c_stride, height, width, factors + column, addends + column, multiplier, constants)
                     row += height
 
     return product

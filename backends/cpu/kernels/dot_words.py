@@ -57,6 +57,7 @@ class DotProduct(Block):
     panel_chunks: int
     factors: int  # what dot_finish.py takes: floats per column, up to whole panels
     addends: int
+    multiplier: int  # of all factors, one float
     constants: int
 
 

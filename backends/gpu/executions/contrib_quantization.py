@@ -9,7 +9,7 @@ import numpy as np
 from mnnx.backends.backend import Execution, Specs, Tensors
 from mnnx.backends.gpu.constants import RANGE_GROUPS
 from mnnx.backends.gpu.creators import creator
-from mnnx.backends.gpu.executions.quantization import record_range, steps_of_range
+from mnnx.backends.gpu.executions.quantization import record_dynamic, steps_of_range
 from mnnx.backends.gpu.executions.recurrent import RecurrentExecution, reason_against
 from mnnx.backends.gpu.kernel import kernel
 from mnnx.backends.tensor import DeviceTensor
@@ -50,13 +50,10 @@ class DynamicLSTMExecution(RecurrentExecution):
     def _inputs(self, x: DeviceTensor, more: Sequence[DeviceTensor]) -> DeviceTensor:
         ends, scale, zero, integers, rounded = more
         total, commands = x.spec.size, self.backend.commands
-        record_range(self.backend, x, ends, scale, zero, "float")
+        record_dynamic(self.backend, x, ends, integers, scale, zero, "float")
         if total:
-            params = [total, 1, 1, 0, 0, 0, 1, 8, 0]
-            quantize = kernel("quantization.quantize", storage=self.storage, scale="float", result="uchar")
-            commands.record(quantize, [x, scale, zero, integers], params, (total,))
             dequantize = kernel("quantization.dequantize", storage="uchar", scale="float", result=self.storage, coded=False)
-            commands.record(dequantize, [integers, scale, zero, rounded], params, (total,))
+            commands.record(dequantize, [integers, scale, zero, rounded], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
         return rounded
 
     def _real(self, weights: np.ndarray, name: str) -> np.ndarray:

@@ -160,19 +160,28 @@ class DynamicExecution(GpuExecution):
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
         return steps_of_range(inputs[0].size)
 
-    def kernel_for(self, x: Spec | DeviceTensor, scale: Spec | DeviceTensor) -> Kernel:
-        storage, scales = (self.backend.storage(tensor.dtype) for tensor in (x, scale))
-        return kernel("quantization.quantize", storage=storage, scale=scales, result="uchar")
-
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
-        return [self.kernel_for(inputs[0], outputs[1])]
+        return [quantize_kernel(self.backend, inputs[0], self.backend.storage(outputs[1].dtype))]
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch) -> None:
-        (x,), (y, scale, zero), commands = inputs, outputs, self.backend.commands
-        total = x.spec.size
-        record_range(self.backend, x, scratch, scale, zero, self.backend.storage(scale.dtype))
-        if total:
-            commands.record(self.kernel_for(x, scale), [x, scale, zero, y], [total, 1, 1, 0, 0, 0, 1, 8, 0], (total,))
+        (x,), (y, scale, zero) = inputs, outputs
+        record_dynamic(self.backend, x, scratch, y, scale, zero, self.backend.storage(scale.dtype))
+
+
+def quantize_kernel(backend, x: Spec | DeviceTensor, storage: str) -> Kernel:
+    """What makes uint8s of x by a scale of that storage."""
+    return kernel("quantization.quantize", storage=backend.storage(x.dtype), scale=storage, result="uchar")
+
+
+def record_dynamic(
+    backend, x: DeviceTensor, ends: DeviceTensor, y: DeviceTensor, scale: DeviceTensor, zero: DeviceTensor, storage: str
+) -> None:  # fmt: skip
+    """DynamicQuantizeLinear, with a scale of that storage. ends: 8 * RANGE_GROUPS bytes to work in."""
+    total = x.spec.size
+    record_range(backend, x, ends, scale, zero, storage)
+    if total:
+        params = [total, 1, 1, 0, 0, 0, 1, 8, 0]
+        backend.commands.record(quantize_kernel(backend, x, storage), [x, scale, zero, y], params, (total,))
 
 
 def steps_of_range(total: int) -> int:

@@ -17,6 +17,7 @@ from mnnx.backends.gpu.kernel import Kernel, kernel
 from mnnx.backends.gpu.steps import nested
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.ops.base import Op, Spec
+from mnnx.schema.ops.fused import Fused
 from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
 from mnnx.schema.ops.quantization import BYTES, Operands, as_conv
 
@@ -90,7 +91,7 @@ class FinishedProductExecution(GpuExecution):
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
         a, _, _, b, _, b_zero = inputs[:6]
-        return [sums_kernel(self.backend, a, b, b_zero), self._finish(outputs[0].dtype)]
+        return [sums_kernel(self.backend, a, b, b_zero), finish_kernel(self.backend, outputs[0])]
 
     def largest_piece(self, inputs: Specs, outputs: Specs) -> int:
         return max(packed_bytes(self.backend, inputs[3]), self.scratch_bytes(inputs, outputs))
@@ -102,9 +103,6 @@ class FinishedProductExecution(GpuExecution):
         a, _, _, b, _, b_zero = inputs[:6]
         return steps_of_sums(self.backend, a, b, b_zero)
 
-    def _finish(self, dtype: np.dtype) -> Kernel:
-        return kernel("quantization.finish", result=self.backend.storage(dtype))
-
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero, bias, addend, scale, zero = (*inputs, *[None] * 4)[:12]
         backend, (y,) = self.backend, outputs
@@ -112,13 +110,43 @@ class FinishedProductExecution(GpuExecution):
             return
         record_sums(backend, a, a_zero, b, b_zero, scratch, y.shape)
         of_a, of_b, of_y = (tensor.constant.reshape(-1).astype(_FLOAT32) for tensor in (a_scale, b_scale, y_scale))
-        factors = of_a * of_b / of_y
-        buffers = [scratch, bias or scratch, backend.table(factors), scratch if addend is None else backend.table(addend.constant), y]
-        params = [y.spec.size, y.shape[-1], int(bias is not None), int(addend is not None), int(factors.size > 1), int(scale is not None)]
-        params += [*_range(y_scale, y_zero), *((1.0, 0.0, 0.0, 0.0) if scale is None else _range(scale, zero))]
-        fused = isinstance(self.op, FusedQLinearMatMul)
-        params += activation_params(self.op.activation, self.op.activation_parameters) if fused else activation_params("", ())
-        backend.commands.record(self._finish(y.dtype), buffers, params, params[:1])
+        last = None if scale is None else _range(scale, zero)
+        record_finish(backend, self.op, scratch, y, of_a * of_b / of_y, bias, addend, rounded=_range(y_scale, y_zero), quantized=last)
+
+
+def finish_kernel(backend, y: Spec | DeviceTensor) -> Kernel:
+    return kernel("quantization.finish", result=backend.storage(y.dtype))
+
+
+def record_finish(
+    backend,
+    op: Op,
+    sums: DeviceTensor,
+    y: DeviceTensor,
+    factors: np.ndarray,
+    bias: DeviceTensor | None = None,
+    addend: DeviceTensor | None = None,
+    multiplier: DeviceTensor | None = None,
+    rounded: tuple[float, float, float, float] | None = None,
+    quantized: tuple[float, float, float, float] | None = None,
+) -> None:
+    """What follows a product's sums (int32 of y's shape, not empty), see the kernel. The multiplier has y's storage where y is floats;
+    rounded, quantized: `_range` of what they are rounded to on the way and at the end."""
+    one = np.ones(1, np.float16 if backend.storage(y.dtype) == "half" else _FLOAT32)
+    buffers = [
+        sums,
+        bias or sums,
+        backend.table(factors),
+        sums if addend is None else backend.table(addend.constant),
+        multiplier or backend.table(one),
+        y,
+    ]
+    unused = (1.0, 0.0, 0.0, 0.0)
+    params = [y.spec.size, y.shape[-1], int(bias is not None), int(addend is not None), int(factors.size > 1)]
+    params += [int(rounded is not None), int(quantized is not None), *(rounded or unused), *(quantized or unused)]
+    fused = isinstance(op, Fused)
+    params += activation_params(op.activation, op.activation_parameters) if fused else activation_params("", ())
+    backend.commands.record(finish_kernel(backend, y), buffers, params, params[:1])
 
 
 def _range(scale: DeviceTensor, zero: DeviceTensor) -> tuple[float, float, float, float]:

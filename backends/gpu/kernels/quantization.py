@@ -195,7 +195,8 @@ def tile(a: str, b: str, block: int, step: int) -> Source:
 @kernel_factory("quantization.finish", lambda: [{"result": result} for result in (*FLOATS, "char", "uchar")])
 def finished(result: str) -> Source:
     """What follows the sums of a product, see FusedQLinearMatMul: y or, where `quantizes`, its activated real value in bytes; in floats the
-    latter as it is. factors: what a sum counts in units of y's scale, one for each column or one for all."""
+    latter as it is. factors: what a sum counts in units of y's scale, one for each column or one for all, times a computed multiplier of
+    all. Unless it `rounds`, y isn't made bytes on the way: see FusedMatMulInteger."""
     if result in FLOATS:
         store = "store_y(i, real);"
     else:
@@ -203,14 +204,19 @@ def finished(result: str) -> Source:
     body = f"""{_START}    int column = i % columns;
     int sum = load_sums(i);
     if (has_bias != 0) sum += load_bias(column);
-    float y = saturated(to_float(sum) * load_factors(column * factor_step), y_offset, y_lowest, y_highest);
-    float real = (y - y_offset) * y_scale;
+    float y = to_float(sum) * (load_multiplier(0) * load_factors(column * factor_step)), real = y;
+    if (rounds != 0) {{
+        y = saturated(y, y_offset, y_lowest, y_highest);
+        real = (y - y_offset) * y_scale;
+    }}
     if (has_addend != 0) real += load_addend(column);
     real = activate(activation, activation_a, activation_b, real);
     {store}"""
-    buffers = (reads("sums", "int"), reads("bias", "int"), reads("factors", "float"), reads("addend", "float"), writes("y", result))
-    params = "int total, int columns, int has_bias, int has_addend, int factor_step, int quantizes, float y_scale, float y_offset, "
-    params += f"float y_lowest, float y_highest, float scale, float offset, float lowest, float highest, {PARAMS}"
+    multiplier = reads("multiplier", result if result in FLOATS else "float")
+    rows = (reads("bias", "int"), reads("factors", "float"), reads("addend", "float"))
+    buffers = (reads("sums", "int"), *rows, multiplier, writes("y", result))
+    params = "int total, int columns, int has_bias, int has_addend, int factor_step, int rounds, int quantizes, float y_scale, "
+    params += f"float y_offset, float y_lowest, float y_highest, float scale, float offset, float lowest, float highest, {PARAMS}"
     return Source(buffers, params, body, SATURATED + activate(1))
 
 

@@ -6,6 +6,7 @@ import pytest
 from mnnx.backends.cpu.compiler import assembly
 from mnnx.backends.cpu.target import Target
 from mnnx.backends.cpu.tiling import Tiling
+from mnnx.schema.ops.dynamic_quantization import FusedMatMulInteger
 from mnnx.schema.ops.quantization import (
     ConvInteger,
     DequantizeLinear,
@@ -107,12 +108,24 @@ def test_matmul_integer_of_computed_matrices(a, b, a_type, b_type):
         np.testing.assert_array_equal(native(MatMulInteger(), a, b, a_zero, b_zero, constants=(3,), threads=threads), expected)
 
 
+@pytest.mark.parametrize("weights", BYTES)
+def test_sums_become_floats_as_by_a_cast_a_product_and_a_sum(weights):
+    a, b = integers("uint8", 37, 70), integers(weights, 70, 50)
+    a_zero, b_zero, scale = scalar(117, "uint8"), integers(weights, 50), scalar(0.01234)
+    scales, bias = (RNG.uniform(0.001, 0.01, 50).astype(np.float32) for _ in range(2))
+    sums = np.matmul(a.astype(np.int32) - 117, b.astype(np.int32) - b_zero)
+    expected = sums.astype(np.float32) * (scale * scales) + bias
+    got = native(FusedMatMulInteger(), a, b, a_zero, b_zero, scale, scales, bias, constants=(1, 3, 5, 6), threads=2)
+    np.testing.assert_array_equal(got, expected)
+
+
 @pytest.mark.parametrize(("board", "instruction"), [("raspberrypi5", "sdot"), ("raspberrypi3", "smlal"), ("x86-64-v4", "vpdpbusd")])
 def test_matrices_are_packed_by_code_for_any_target(board, instruction):
     target = Target.named(board)
     tiling = Tiling.of(target)
     packing = {"vectors": tiling.vectors, "lanes": tiling.lanes, "mode": tiling.dot}
-    assert instruction in assembly("dot_matrix.product", {**tiling.dot_parameters, "fma": True, "target": "uint8", "kind": None}, target)
+    ending = {"target": "uint8", "rounds": False, "kind": ""}
+    assert instruction in assembly("dot_matrix.product", {**tiling.dot_parameters, "fma": True, **ending}, target)
     assert "kernel" in assembly("dot_matrix.pack", packing, target)
 
 

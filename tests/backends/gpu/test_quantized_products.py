@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from mnnx.schema.ops import Op
+from mnnx.schema.ops.dynamic_quantization import FusedDynamicQuantizeMatMul, FusedMatMulInteger
 from mnnx.schema.ops.fused_quantization import FusedQLinearMatMul
 from mnnx.schema.ops.quantization import MatMulInteger, QLinearMatMul
-from tests.backends.gpu.test_products import run
+from tests.backends.gpu.test_products import assert_near, run
 from tests.cases.fused_quantization import reference
 
 SHAPES = [
@@ -48,3 +49,20 @@ def test_sums_are_finished(gpu: str, a: tuple[int, ...], b: tuple[int, ...], op:
     fused = op if isinstance(op, FusedQLinearMatMul) else FusedQLinearMatMul()
     got = run(gpu, "high", op, *given, constant=frozenset(range(1, 8)) - ({3} if computed else set()))
     np.testing.assert_array_equal(got, reference(fused)(*given))
+
+
+@pytest.mark.parametrize("precision", ["high", "low"])
+@pytest.mark.parametrize(("a", "b"), SHAPES, ids=str)
+def test_sums_become_floats_by_a_computed_scale(gpu: str, a: tuple[int, ...], b: tuple[int, ...], precision: str) -> None:
+    x, y, a_zero, b_zero = matrix(0, "uint8", *a), matrix(1, "int8", *b), np.array(120, np.uint8), matrix(3, "int8", b[-1])
+    scale, scales = np.array(2.0**-7, np.float32), np.exp2(matrix(5, "uint8", b[-1]) % 4 - 9.0).astype(np.float32)
+    bias = np.linspace(-9, 9, b[-1], dtype=np.float32)
+    wanted = np.maximum((x.astype(np.int64) - 120) @ (y.astype(np.int64) - b_zero) * (scale * scales).astype(np.float64) + bias, 0)
+    inputs = x, y, a_zero, b_zero, scale, scales, bias
+    assert_near(run(gpu, precision, FusedMatMulInteger(activation="Relu"), *inputs, constant=frozenset({1, 3, 5, 6})), wanted, precision)
+    x.flat[0], x.flat[-1] = 0, 255  # so that this is how x is quantized
+    real = ((x.astype(np.float32) - 120) * scale).astype(np.float32)
+    wanted = np.tanh((x.astype(np.int64) - 120) @ (y.astype(np.int64) - b_zero) * (scale * scales).astype(np.float64) + bias)
+    inputs = real, y, b_zero, scales, bias
+    got = run(gpu, precision, FusedDynamicQuantizeMatMul(activation="Tanh"), *inputs, constant=frozenset({1, 2, 3, 4}))
+    assert_near(got, wanted, precision)

@@ -17,6 +17,7 @@ from mnnx.schema.ops.attention import Attention
 from mnnx.schema.ops.base import Op, Spec
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.detection import RoiAlign
+from mnnx.schema.ops.dynamic_quantization import FusedDynamicQuantizeMatMul, FusedMatMulInteger
 from mnnx.schema.ops.fused import FusedMatMul
 from mnnx.schema.ops.indexing import ScatterElements, ScatterND, TopK
 from mnnx.schema.ops.loss import NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss
@@ -100,6 +101,8 @@ _OPS: dict[str, tuple[Callable[[int], tuple[Op, list[Spec]]], int, int]] = {
     "ConvTranspose": (lambda n: (ConvTranspose(), [_floats(1, n, 3, 3), _floats(n, 2, 1, 1)]), 900, 1000),
     "ConvInteger": (lambda n: (ConvInteger(), [_of("uint8", 1, n, 5), _of("int8", 2, n, 2)]), 124, 125),
     "MatMulInteger": (lambda n: (MatMulInteger(), [_of("uint8", 3, n), _of("int8", n, 5)]), 999, 1000),
+    "FusedMatMulInteger": (lambda n: (FusedMatMulInteger(), [_of("uint8", 3, n), _of("int8", n, 5), None, None, _floats()]), 999, 1000),
+    "FusedDynamicQuantizeMatMul": (lambda n: (FusedDynamicQuantizeMatMul(), [_floats(3, n), _of("int8", n, 5)]), 999, 1000),
     "DynamicQuantizeLinear": (lambda n: (DynamicQuantizeLinear(), [_floats(n)]), 999_000, 2_000_000),
     "LSTM": (_lstm, 999, 1000),
     "Attention": (_attention, 300, 64_001),
