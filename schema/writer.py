@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-from flatbuffers.builder import BuilderSizeError
 
 from mnnx.errors import ConversionError, ModelFormatError
 from mnnx.schema import attributes, dtypes, layout, reader
@@ -107,7 +106,7 @@ def _naming(what: str) -> Iterator[None]:
     """Turns the errors of values that a file can't hold into a ConversionError that names what holds them."""
     try:
         yield
-    except (TypeError, ValueError, OverflowError, KeyError, struct.error, BuilderSizeError) as error:
+    except (TypeError, ValueError, OverflowError, KeyError, struct.error) as error:
         raise ConversionError(f"{what} can't be written to a model file: {error}") from error
 
 
