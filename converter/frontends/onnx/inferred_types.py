@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 import onnx
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError, EncodeError
 
 from mnnx.converter.frontends.onnx.soundness import graphs
 from mnnx.converter.isolation import Lost, run_apart
@@ -34,8 +34,9 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     for dim in list(_nameless_dims(model.graph)):
         dim.Clear()
     try:
-        inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(model), SECONDS, MEMORY_BYTES))
-    except (Lost, DecodeError) as lost:  # odd but runnable models, models over 2 GiB, and broken ones, of which the import will tell
+        bare = _without_weights(model).SerializeToString()  # not in the child, which copies every page of memory that it touches
+        inferred = onnx.ModelProto.FromString(run_apart(lambda: _infer(bare), SECONDS, MEMORY_BYTES))
+    except (Lost, DecodeError, EncodeError) as lost:  # odd but runnable models, models over 2 GiB, and broken ones: the import will tell
         say = log().info if isinstance(lost, Lost) and not lost.died else log().warning
         say("onnx can't infer the shapes of this model: %s", lost)
         return model
@@ -43,9 +44,9 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     return model
 
 
-def _infer(model: onnx.ModelProto) -> bytes:
-    """The types that onnx infers, as a model of which nothing else is left but the nodes that have subgraphs."""
-    inferred = onnx.shape_inference.infer_shapes(_without_weights(model), data_prop=True)
+def _infer(model: bytes) -> bytes:
+    """The types that onnx infers of a model, as one of which nothing else is left but the nodes that have subgraphs."""
+    inferred = onnx.shape_inference.infer_shapes(model, data_prop=True)
     _keep_types(inferred.graph)
     return inferred.SerializeToString()
 
@@ -54,22 +55,30 @@ def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy whose large tensors have types only, for inference would copy them twice more."""
     copy = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
     copy.graph.name = model.graph.name
-    for field in ("node", "input", "output", "value_info", "sparse_initializer"):
+    for field in ("input", "output", "value_info", "sparse_initializer"):
         getattr(copy.graph, field).extend(getattr(model.graph, field))
     copy.graph.initializer.extend(_small(tensor) for tensor in model.graph.initializer)
-    for node in copy.graph.node:
-        if node.op_type == "Constant":
-            for attribute in node.attribute:
-                if attribute.HasField("t"):
-                    attribute.t.CopyFrom(_small(attribute.t))
+    copy.graph.node.extend(_small_constant(node) if node.op_type == "Constant" else node for node in model.graph.node)
     return copy
+
+
+def _small_constant(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The Constant itself, or one of which a large tensor has its type alone."""
+    attributes = [
+        onnx.AttributeProto(name=a.name, type=a.type, t=_small(a.t)) if a.HasField("t") and _is_large(a.t) else a for a in node.attribute
+    ]
+    return onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name, output=node.output, attribute=attributes)
 
 
 def _small(tensor: onnx.TensorProto) -> onnx.TensorProto:
     """The tensor itself, or one that has its type alone where that is large."""
-    if math.prod(tensor.dims) <= MAX_SHAPE_VALUES:
+    if not _is_large(tensor):
         return tensor
     return onnx.TensorProto(name=tensor.name, dims=tensor.dims, data_type=tensor.data_type)
+
+
+def _is_large(tensor: onnx.TensorProto) -> bool:
+    return math.prod(tensor.dims) > MAX_SHAPE_VALUES
 
 
 def _keep_types(graph: onnx.GraphProto) -> None:
