@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -48,11 +49,10 @@ class Node:
     def __init__(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value | None], name: str = ""):
         self.op = op
         self.name = name
-        self._inputs: list[Value | None] = []
+        self._inputs = tuple(inputs)
         self.outputs = list(outputs)
-        self.inferred: object = None  # what inference knew of it when it last had nothing more to say
-        for value in inputs:
-            self._inputs.append(value)
+        self.inferred: Any = None  # what inference was last asked, and its answer
+        for value in self._inputs:
             if value is not None:
                 value.users.append(self)
         for value in self.outputs:
@@ -61,32 +61,33 @@ class Node:
 
     @property
     def inputs(self) -> tuple[Value | None, ...]:
-        return tuple(self._inputs)
+        return self._inputs
 
     def set_input(self, index: int, value: Value | None) -> None:
-        old = self._inputs[index]
-        if old is not None:
+        inputs = list(self._inputs)
+        if (old := inputs[index]) is not None:
             old.users.remove(self)
-        self._inputs[index] = value
+        inputs[index] = value
+        self._inputs = tuple(inputs)
         if value is not None:
             value.users.append(self)
 
     def add_input(self, value: Value) -> None:
         """Gives it a further input, after the others."""
-        self._inputs.append(value)
+        self._inputs = (*self._inputs, value)
         value.users.append(self)
 
     def drop_input(self, index: int) -> None:
         """Takes an input out; those after it move up."""
         self.set_input(index, None)
-        del self._inputs[index]
+        self._inputs = self._inputs[:index] + self._inputs[index + 1 :]
 
     def detach(self) -> None:
         """Stops using its inputs."""
         for value in self._inputs:
             if value is not None:
                 value.users.remove(self)
-        self._inputs = []
+        self._inputs = ()
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.op!r})"
@@ -129,11 +130,10 @@ class Graph:
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs that are attributes of this graph's nodes, theirs included."""
         for node in self.nodes:
-            for key in node.op.fields:
+            for key in node.op.subgraphs:
                 graph = getattr(node.op, key)
-                if isinstance(graph, Graph):
-                    yield graph
-                    yield from graph.subgraphs()
+                yield graph
+                yield from graph.subgraphs()
 
 
 def unique_names(graph: Graph) -> dict[int, str]:

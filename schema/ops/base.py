@@ -95,6 +95,8 @@ class Op:
     name: ClassVar[str]
     #: Attribute name → (annotation, default or `...` where the attribute must be given).
     fields: ClassVar[dict[str, tuple[Any, Any]]] = {}
+    #: The attributes that hold graphs.
+    subgraphs: ClassVar[tuple[str, ...]] = ()
     #: False where two runs on equal inputs may differ (random numbers): never folded or merged.
     deterministic: ClassVar[bool] = True
 
@@ -203,6 +205,7 @@ def op(name: str):
         cls.fields = {
             key: (annotation, getattr(cls, key, ...)) for key, annotation in annotations.items() if get_origin(annotation) is not ClassVar
         }
+        cls.subgraphs = tuple(key for key, (annotation, _) in cls.fields.items() if annotation is Subgraph)
         if any(isinstance(annotation, str) for annotation, _ in cls.fields.values()):
             raise TypeError(f"{cls.__module__} defines the op {name}: it must not have `from __future__ import annotations`")
         if not cls.__module__.startswith(f"{__package__}.") and (name in _homes() or "::" not in name):
