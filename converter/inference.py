@@ -27,7 +27,6 @@ from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.attention import RotaryEmbedding
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 from mnnx.schema.ops.contrib_quantization import DequantizeBits
-from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather, GatherElements
@@ -70,7 +69,7 @@ def spec_of(value: Value) -> Spec | None:
 
 def infer_node(node: Node) -> tuple[Spec | None, ...]:
     """The Specs of a node's outputs, which take over what they don't know yet; () where the inputs aren't known well enough."""
-    if isinstance(node.op, If | Loop | Scan):
+    if node.op.subgraphs:
         infer_subgraphs(node, infer_node)
         return ()
     known = _known(node)
@@ -115,7 +114,7 @@ def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
             continue
         if not isinstance(spec, Spec):
             raise TypeError(f"its infer must give Specs, not {spec!r}")
-        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, int | np.integer) and dim >= 0 for dim in spec.shape):
+        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, (int, np.integer)) and dim >= 0 for dim in spec.shape):
             raise TypeError(f"its infer must give a NumPy dtype and a shape of sizes, not {spec.dtype!r} and {spec.shape!r}")
     return specs
 

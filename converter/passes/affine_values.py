@@ -69,7 +69,7 @@ def _vector(array: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
     if array.shape[axis] not in (1, channels) or array.size != array.shape[axis]:
         return None
     vector = array.reshape(-1)
-    return vector if vector.size == channels else np.broadcast_to(vector, channels)
+    return vector if vector.size == channels else vector.repeat(channels)
 
 
 def argument_of(node: Node) -> Value | None:
