@@ -6,7 +6,7 @@ onnx's inference is C++ that can end or block its process on models with illegal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import onnx
 from google.protobuf.message import DecodeError, EncodeError
@@ -31,7 +31,8 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     declared = {o.domain for o in model.opset_import}
     missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
     model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
-    for dim in list(_nameless_dims(model.graph)):
+    parts = list(graphs(model.graph))
+    for dim in list(_nameless_dims(parts)):
         dim.Clear()
     try:
         bare = _without_weights(model).SerializeToString()  # not in the child, which copies every page of memory that it touches
@@ -40,7 +41,7 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
         say = log().info if isinstance(lost, Lost) and not lost.died else log().warning
         say("onnx can't infer the shapes of this model: %s", lost)
         return model
-    _take_types(model.graph, inferred.graph)
+    _take_types(parts, inferred.graph)
     return model
 
 
@@ -93,18 +94,18 @@ def _keep_types(graph: onnx.GraphProto) -> None:
     graph.node.extend(kept)
 
 
-def _take_types(graph: onnx.GraphProto, inferred: onnx.GraphProto) -> None:
-    """Copies the types of values and outputs between two graphs of the same nodes, those of their subgraphs included."""
-    for mine, its in zip(graphs(graph), graphs(inferred), strict=True):
+def _take_types(model: Iterable[onnx.GraphProto], inferred: onnx.GraphProto) -> None:
+    """Copies the types of values and outputs into the graphs of a model, the main one first, from one of the same nodes."""
+    for mine, its in zip(model, graphs(inferred), strict=True):
         del mine.value_info[:]
         mine.value_info.extend(its.value_info)
         for output, other in zip(mine.output, its.output, strict=True):
             output.CopyFrom(other)
 
 
-def _nameless_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+def _nameless_dims(parts: Iterable[onnx.GraphProto]) -> Iterator[onnx.TensorShapeProto.Dimension]:
     """Declared dims that are open without a name, though some exporters write them as -1, at which onnx's inference stops, or "?", which
     would make them equal."""
-    for graph in graphs(main):
+    for graph in parts:
         for info in [*graph.input, *graph.output, *graph.value_info]:
             yield from (d for d in info.type.tensor_type.shape.dim if d.dim_value < 0 or d.dim_param.casefold() in _NO_NAMES)
