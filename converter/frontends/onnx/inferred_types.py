@@ -25,6 +25,9 @@ _NO_NAMES = ("?", "*", "-1", "none", "unk", "unknown", "undefined", "dynamic")
 #: A tensor of more elements is no shape that inference would look at.
 MAX_SHAPE_VALUES = 1 << 10
 
+#: Ops whose attributes hold weights.
+_HOLDERS = ("Constant", "If", "Loop", "Scan")
+
 
 def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     """The model, to which all that onnx can infer of it is added. Without hints where inference fails."""
@@ -54,21 +57,31 @@ def _infer(model: bytes) -> bytes:
 
 def _without_weights(model: onnx.ModelProto) -> onnx.ModelProto:
     """A copy whose large tensors have types only, for inference would copy them twice more."""
-    copy = onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import)
-    copy.graph.name = model.graph.name
+    return onnx.ModelProto(ir_version=model.ir_version, opset_import=model.opset_import, graph=_small_graph(model.graph))
+
+
+def _small_graph(graph: onnx.GraphProto) -> onnx.GraphProto:
+    copy = onnx.GraphProto(name=graph.name)
     for field in ("input", "output", "value_info", "sparse_initializer"):
-        getattr(copy.graph, field).extend(getattr(model.graph, field))
-    copy.graph.initializer.extend(_small(tensor) for tensor in model.graph.initializer)
-    copy.graph.node.extend(_small_constant(node) if node.op_type == "Constant" else node for node in model.graph.node)
+        getattr(copy, field).extend(getattr(graph, field))
+    copy.initializer.extend(_small(tensor) for tensor in graph.initializer)
+    copy.node.extend(_small_node(node) if node.op_type in _HOLDERS else node for node in graph.node)
     return copy
 
 
-def _small_constant(node: onnx.NodeProto) -> onnx.NodeProto:
-    """The Constant itself, or one of which a large tensor has its type alone."""
-    attributes = [
-        onnx.AttributeProto(name=a.name, type=a.type, t=_small(a.t)) if a.HasField("t") and _is_large(a.t) else a for a in node.attribute
-    ]
-    return onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name, output=node.output, attribute=attributes)
+def _small_node(node: onnx.NodeProto) -> onnx.NodeProto:
+    """The node itself, or one with small attributes."""
+    if not any(a.HasField("g") or (a.HasField("t") and _is_large(a.t)) for a in node.attribute):
+        return node
+    copy = onnx.NodeProto(op_type=node.op_type, domain=node.domain, name=node.name, input=node.input, output=node.output)
+    for attribute in node.attribute:
+        if attribute.HasField("g"):
+            copy.attribute.add(name=attribute.name, type=attribute.type, g=_small_graph(attribute.g))
+        elif attribute.HasField("t"):
+            copy.attribute.add(name=attribute.name, type=attribute.type, t=_small(attribute.t))
+        else:
+            copy.attribute.append(attribute)
+    return copy
 
 
 def _small(tensor: onnx.TensorProto) -> onnx.TensorProto:
