@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
@@ -43,50 +44,46 @@ class Value:
 class Node:
     """An op with its inputs and outputs (None: left out). Change its inputs through `set_input`, so that users stay right."""
 
-    __slots__ = ("_inputs", "inferred", "name", "op", "outputs")
+    __slots__ = ("inferred", "inputs", "name", "op", "outputs")
 
     def __init__(self, op: Op, inputs: Iterable[Value | None], outputs: Iterable[Value | None], name: str = ""):
         self.op = op
         self.name = name
-        self._inputs: list[Value | None] = []
+        self.inputs = tuple(inputs)
         self.outputs = list(outputs)
-        self.inferred: object = None  # what inference knew of it when it last had nothing more to say
-        for value in inputs:
-            self._inputs.append(value)
+        self.inferred: Any = None  # what inference was last asked, and its answer
+        for value in self.inputs:
             if value is not None:
                 value.users.append(self)
         for value in self.outputs:
             if value is not None:
                 value.producer = self
 
-    @property
-    def inputs(self) -> tuple[Value | None, ...]:
-        return tuple(self._inputs)
-
     def set_input(self, index: int, value: Value | None) -> None:
-        old = self._inputs[index]
-        if old is not None:
+        inputs = list(self.inputs)
+        if (old := inputs[index]) is not None:
             old.users.remove(self)
-        self._inputs[index] = value
+        inputs[index] = value
+        self.inputs = tuple(inputs)
         if value is not None:
             value.users.append(self)
 
     def add_input(self, value: Value) -> None:
         """Gives it a further input, after the others."""
-        self._inputs.append(value)
+        self.inputs = (*self.inputs, value)
         value.users.append(self)
 
     def drop_input(self, index: int) -> None:
         """Takes an input out; those after it move up."""
         self.set_input(index, None)
-        del self._inputs[index]
+        self.inputs = self.inputs[:index] + self.inputs[index + 1 :]
 
     def detach(self) -> None:
         """Stops using its inputs."""
-        for value in self._inputs:
+        for value in self.inputs:
             if value is not None:
                 value.users.remove(self)
-        self._inputs = []
+        self.inputs = ()
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.op!r})"
@@ -102,7 +99,7 @@ class Graph:
         self.nodes: list[Node] = []
 
     def is_output(self, value: Value) -> bool:
-        return any(value is output for output in self.outputs)
+        return value in self.outputs
 
     def replace_value(self, old: Value, new: Value) -> None:
         """Makes all users of `old`, graph outputs included, use `new`."""
@@ -129,11 +126,10 @@ class Graph:
     def subgraphs(self) -> Iterator[Graph]:
         """The graphs that are attributes of this graph's nodes, theirs included."""
         for node in self.nodes:
-            for key in node.op.fields:
+            for key in node.op.subgraphs:
                 graph = getattr(node.op, key)
-                if isinstance(graph, Graph):
-                    yield graph
-                    yield from graph.subgraphs()
+                yield graph
+                yield from graph.subgraphs()
 
 
 def unique_names(graph: Graph) -> dict[int, str]:

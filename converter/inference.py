@@ -10,7 +10,7 @@ names that broadcast may be equal, which no rule is asked about.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.attention import RotaryEmbedding
 from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 from mnnx.schema.ops.contrib_quantization import DequantizeBits
-from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
 from mnnx.schema.ops.dynamic_quantization import FusedDynamicQuantizeMatMul
 from mnnx.schema.ops.generation import ConstantOfShape
@@ -71,24 +70,33 @@ def spec_of(value: Value) -> Spec | None:
 
 def infer_node(node: Node) -> tuple[Spec | None, ...]:
     """The Specs of a node's outputs, which take over what they don't know yet; () where the inputs aren't known well enough."""
-    if isinstance(node.op, If | Loop | Scan):
+    if node.op.subgraphs:
         infer_subgraphs(node, infer_node)
         return ()
-    specs = [None if value is None else spec_of(value) for value in node.inputs]
-    if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
-        if node.inferred != _known(node):
+    known = _known(node)
+    if node.inferred is None or node.inferred[0] != known:
+        results = _results_by_sizes(node)
+        if results is None:
             _infer_by_names(node)
-            node.inferred = _known(node)
-        _take_computed_dims(node)
-        return ()
-    results = _results(node, specs)
+            known = _known(node)
+        node.inferred = known, results
+    results = node.inferred[1]
     if not results:
         _take_computed_dims(node)
+        return ()
     for value, spec in zip(node.outputs, results, strict=False):
         if value is not None and spec is not None:
             value.dtype = value.dtype if value.dtype is not None else spec.dtype
             value.shape = value.shape if value.shape is not None and all(isinstance(d, int) for d in value.shape) else spec.shape
     return results
+
+
+def _results_by_sizes(node: Node) -> tuple[Spec | None, ...] | None:
+    """The Specs of a node's outputs where all of its inputs are known, () where they don't tell; None where an input isn't known."""
+    specs = [None if value is None else spec_of(value) for value in node.inputs]
+    if any(spec is None and value is not None for spec, value in zip(specs, node.inputs, strict=True)):
+        return None
+    return _results(node, specs)
 
 
 def _results(node: Node, specs: list[Spec | None]) -> tuple[Spec | None, ...]:
@@ -107,16 +115,20 @@ def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
             continue
         if not isinstance(spec, Spec):
             raise TypeError(f"its infer must give Specs, not {spec!r}")
-        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, int | np.integer) and dim >= 0 for dim in spec.shape):
+        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, (int, np.integer)) and dim >= 0 for dim in spec.shape):
             raise TypeError(f"its infer must give a NumPy dtype and a shape of sizes, not {spec.dtype!r} and {spec.shape!r}")
     return specs
 
 
-def _known(node: Node) -> tuple:
-    """What dims are inferred from by names. Passes ask again and again, mostly about nodes that are as they were."""
-    inputs = ((v, v.dtype, v.shape, v.constant is None) if v is not None else None for v in node.inputs)
-    outputs = ((v, v.dtype is None, v.shape is None) if v is not None else None for v in node.outputs)
-    return node.op, tuple(inputs), tuple(outputs)
+def _known(node: Node) -> list:
+    """What results are inferred from. Passes ask again and again, mostly about nodes that are as they were."""
+    known: list = [node.op]
+    for value in node.inputs:
+        known += (None,) if value is None else (value, value.dtype is None, value.dtype, value.shape)
+    known.append(None)
+    for value in node.outputs:
+        known += (None,) if value is None else (value, value.dtype is None, value.shape is None)
+    return known
 
 
 def _infer_by_names(node: Node) -> None:
@@ -130,14 +142,20 @@ def _infer_by_names(node: Node) -> None:
         return
     if any(v is not None and (v.kind != "tensor" or v.dtype is None or v.shape is None) for v in node.inputs):
         return
-    symbols = {d: None for v in node.inputs if v is not None for d in _symbols(v)}
-    (first, one), (second, two) = (_answer(node, symbols, start) for start in _STARTS)
-    if not one and node.outputs[0] is not None:
+    given = [None if v is None else _named(v) for v in node.inputs]
+    symbols = dict.fromkeys(dim for dims in given if dims is not None for dim in dims if isinstance(dim, str))
+    first, one = _answer(node, given, symbols, _STARTS[0])
+    result = node.outputs[0]
+    if not one and result is not None:
         _infer_dtype(node)
-        if is_elementwise:
-            refine(node.outputs[0], broadcast([_named(v) for v in node.inputs if v is not None]))
-        elif isinstance(node.op, MatMul) and (dims := _product(*map(_named, node.inputs))):
-            refine(node.outputs[0], dims)
+    if is_elementwise:
+        if result is not None:
+            result.dtype = one[0].dtype if one and result.dtype is None else result.dtype
+            refine(result, broadcast([dims for dims in given if dims is not None]))
+        return
+    second, two = _answer(node, given, symbols, _STARTS[1])
+    if not one and result is not None and isinstance(node.op, MatMul) and (dims := _product(*given)):
+        refine(result, dims)
     cut = _cut_dims(node) if isinstance(node.op, Slice) else set()
     for value, a, b in zip(node.outputs, one, two, strict=False):
         if value is not None and a is not None and b is not None and a.rank == b.rank <= MAX_RANK:
@@ -154,10 +172,13 @@ def _infer_dtype(node: Node) -> None:
         result.dtype = found[0].dtype
 
 
-def _answer(node: Node, symbols: Iterable[str], start: int) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
-    """Sizes in the place of names, and what the op's rule makes of them."""
+def _answer(
+    node: Node, given: Sequence[list[Dim] | None], symbols: Iterable[str], start: int
+) -> tuple[dict[str, int], tuple[Spec | None, ...]]:
+    """Sizes in the place of the names in `given`, the dims of a node's inputs, and what the op's rule makes of them."""
     sizes = {symbol: _COMPOSITE * (start * pow(_FACTOR, place, _MODULUS) % _MODULUS) for place, symbol in enumerate(symbols)}
-    specs = [v and Spec(v.dtype, tuple(d if isinstance(d, int) else sizes[d] for d in _named(v)), v.constant) for v in node.inputs]
+    pairs = zip(node.inputs, given, strict=True)
+    specs = [v and Spec(v.dtype, tuple([sizes.get(d, d) for d in dims]), v.constant) for v, dims in pairs]
     return sizes, _results(node, specs)
 
 
@@ -202,7 +223,3 @@ def _cut_dims(node: Node) -> set[int]:
 def _named(value: Value) -> list[Dim]:
     """A value's dims, those without a name called by their place in it."""
     return [dim_name(value, place) for place in range(value.rank)]
-
-
-def _symbols(value: Value) -> Iterator[str]:
-    yield from (dim for dim in _named(value) if isinstance(dim, str))

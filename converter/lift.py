@@ -20,5 +20,5 @@ def lift(source: schema.Graph) -> Graph:
 
 
 def _lift_op(op: Op) -> Op:
-    subgraphs = {key: lift(getattr(op, key)) for key in op.fields if isinstance(getattr(op, key), schema.Graph)}
+    subgraphs = {key: lift(getattr(op, key)) for key in op.subgraphs}
     return op.replace(**subgraphs) if subgraphs else op

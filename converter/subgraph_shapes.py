@@ -43,7 +43,7 @@ def infer_subgraphs(node: Node, infer: Infer) -> None:
 
 def bodies(node: Node) -> list[Graph]:
     """The graphs that are attributes of a node."""
-    return [graph for key in node.op.fields if isinstance(graph := getattr(node.op, key), Graph)]
+    return [getattr(node.op, key) for key in node.op.subgraphs]
 
 
 def trip_count(node: Node) -> int | None:

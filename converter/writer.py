@@ -38,7 +38,7 @@ def _lower(graph: Graph, graphs: list[schema.Graph]) -> schema.Graph:
 
 
 def _lower_op(op: Op, graphs: list[schema.Graph]) -> Op:
-    subgraphs = {key: _lower(getattr(op, key), graphs) for key in op.fields if isinstance(getattr(op, key), Graph)}
+    subgraphs = {key: _lower(getattr(op, key), graphs) for key in op.subgraphs}
     return op.replace(**subgraphs) if subgraphs else op
 
 

@@ -77,7 +77,7 @@ def _encode(name: str, kind: int, value: Any, constant: Callable[[np.ndarray], i
     if value is None:
         return Attribute(name, NONE)
     convert = {DTYPE: dtypes.name, TENSOR: constant, GRAPH: graph, INT_LISTS: _joined}.get(kind)
-    return Attribute(name, kind)._replace(**{_FIELDS[kind]: convert(value) if convert else value})
+    return Attribute(name, kind, **{_FIELDS[kind]: convert(value) if convert else value})
 
 
 def _joined(lists: Sequence[Sequence[int]]) -> list[int]:

@@ -28,6 +28,9 @@ class Record:
     def __init__(self, *values: Any, **named: Any):
         """Raises TypeError for a field that is missing, unknown or given twice."""
         fields, given = self._fields, self.__dict__
+        if not named and len(values) == len(fields):
+            given.update(zip(fields, values, strict=True))
+            return
         for name, default in self._defaults.items():
             given[name] = default() if isinstance(default, type) else default
         given.update(zip(fields, values, strict=False))

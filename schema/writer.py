@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
-from flatbuffers.builder import BuilderSizeError
 
 from mnnx.errors import ConversionError, ModelFormatError
 from mnnx.schema import attributes, dtypes, layout, reader
@@ -21,6 +20,9 @@ from mnnx.schema.model import Dim, Graph, Model, Node, Value
 
 #: Weights of more bytes than this go to a sidecar file.
 SIDECAR_LIMIT = 2 * 1024**3
+
+#: Bytes of an array that are looked at before all are. (An odd step meets all bytes of its elements.)
+_SAMPLE = 64
 
 _T = TypeVar("_T")
 
@@ -107,7 +109,7 @@ def _naming(what: str) -> Iterator[None]:
     """Turns the errors of values that a file can't hold into a ConversionError that names what holds them."""
     try:
         yield
-    except (TypeError, ValueError, OverflowError, KeyError, struct.error, BuilderSizeError) as error:
+    except (TypeError, ValueError, OverflowError, KeyError, struct.error) as error:
         raise ConversionError(f"{what} can't be written to a model file: {error}") from error
 
 
@@ -122,9 +124,9 @@ class _Contents:
         self._name = name
         self.size = 0  # of all weights with their alignment, in bytes
         self._weights: list[np.ndarray] = []
-        self._offsets: dict[tuple[int, bytes], int] = {}
+        self._alike: dict[tuple[int, bytes], list[tuple[int, np.ndarray]]] = {}  # weights by their size and some of their bytes
         self._constants: list[list[Any]] = []
-        self._by_content: dict[Any, int] = {}
+        self._by_row: dict[tuple, int] = {}
         self._by_id: dict[int, int] = {}
         self._symbols: dict[str, int] = {}
         self._graphs = list(model.graphs[:1])
@@ -235,23 +237,31 @@ class _Contents:
     def _constant(self, array: np.ndarray) -> int:
         index = self._by_id.get(id(array))
         if index is None:
-            code = dtypes.to_code(array.dtype)
-            content = _texts(array) if array.dtype == dtypes.STRING else hashlib.sha256(_bytes(array)).digest()
-            index = self._by_content.setdefault((code, array.shape, content), len(self._constants))
+            row = self._row(array)
+            index = self._by_row.setdefault(tuple(row), len(self._constants))
             if index == len(self._constants):
-                self._constants.append(self._row(code, array, content))
+                self._constants.append(row)
             self._by_id[id(array)] = index
         return index
 
-    def _row(self, code: int, array: np.ndarray, content: Any) -> list[Any]:
+    def _row(self, array: np.ndarray) -> list[Any]:
+        code = dtypes.to_code(array.dtype)
         if array.dtype == dtypes.STRING:
-            return [code, layout.TEXTS, array.shape, 0, 0, content]
-        offset = self._offsets.get((array.nbytes, content))
-        if offset is None and array.nbytes:
-            offset = self._offsets[array.nbytes, content] = layout.aligned(self.size)
-            self._weights.append(array)
-            self.size = offset + array.nbytes
-        return [code, layout.WEIGHTS, array.shape, offset or 0, array.nbytes, ()]
+            return [code, layout.TEXTS, array.shape, 0, 0, _texts(array)]
+        return [code, layout.WEIGHTS, array.shape, self._offset(array) if array.nbytes else 0, array.nbytes, ()]
+
+    def _offset(self, array: np.ndarray) -> int:
+        """Where the bytes of an array lie among the weights: with those that are there already, if they are equal."""
+        data = _bytes(array)
+        alike = self._alike.setdefault((data.size, data[:: data.size // _SAMPLE | 1].tobytes()), [])
+        for offset, other in alike:
+            if np.array_equal(data, _bytes(other)):
+                return offset
+        offset = layout.aligned(self.size)
+        alike.append((offset, array))
+        self._weights.append(array)
+        self.size = offset + array.nbytes
+        return offset
 
 
 def _texts(array: np.ndarray) -> tuple[str, ...]:

@@ -42,10 +42,6 @@ class Product:
                 self.ins, self.outs = shape
 
     @property
-    def weights(self) -> np.ndarray:
-        return self.node.inputs[1].constant.astype(np.float64)
-
-    @property
     def bias(self) -> np.ndarray | None:
         bias = self.node.inputs[2] if len(self.node.inputs) > 2 else None
         return None if bias is None else bias.constant.astype(np.float64)
@@ -84,9 +80,16 @@ class Product:
             return self._with_sum(weights, added, result, x)
         return [self._made(weights, added if bias is None else bias + added, result, x)]
 
-    def _scaled(self, vector: np.ndarray, outs: bool) -> np.ndarray:
+    def _scaled(self, vector: np.ndarray, outs: bool) -> Value:
         """The weights with each output (else input) channel times its number."""
-        op, w = self.node.op, self.weights
+        old = self.node.inputs[1]
+        if (vector == 1).all():
+            return old
+        narrow = self._times(old.constant, vector, outs).astype(old.constant.dtype)
+        return old if np.array_equal(narrow, old.constant) else Value(f"{old.name}/scaled", constant=narrow)
+
+    def _times(self, w: np.ndarray, vector: np.ndarray, outs: bool) -> np.ndarray:
+        op = self.node.op
         if isinstance(op, (Conv, ConvTranspose)):
             if outs == isinstance(op, Conv):  # the channels of the first dim
                 return w * vector.reshape(-1, *(1 for _ in w.shape[1:]))
@@ -97,7 +100,7 @@ class Product:
 
     def _sums(self, shift: np.ndarray) -> np.ndarray:
         """The product of a vector of input channels: what is added to each output channel."""
-        op, w = self.node.op, self.weights
+        op, w = self.node.op, self.node.inputs[1].constant.astype(np.float64)
         if isinstance(op, Conv):
             taps = w.reshape(op.group, w.shape[0] // op.group, w.shape[1], -1).sum(-1)
             return (taps @ shift.reshape(op.group, -1, 1)).reshape(-1)
@@ -105,18 +108,16 @@ class Product:
             return op.alpha * ((w @ shift) if op.transB else (shift @ w))
         return shift @ w
 
-    def _made(self, weights: np.ndarray, bias: np.ndarray | None, result: Value, x: Value | None = None) -> Node:
-        first, old, *rest = self.node.inputs
-        narrow = weights.astype(old.constant.dtype)
-        new = old if np.array_equal(narrow, old.constant) else Value(f"{old.name}/scaled", constant=narrow)
+    def _made(self, weights: Value, bias: np.ndarray | None, result: Value, x: Value | None = None) -> Node:
+        first, _, *rest = self.node.inputs
         if bias is not None:
-            rest = [Value(f"{result.name}/bias", constant=bias.astype(old.constant.dtype))]
-        return Node(self.node.op, [first if x is None else x, new, *rest], [result], self.node.name)
+            rest = [Value(f"{result.name}/bias", constant=bias.astype(weights.dtype))]
+        return Node(self.node.op, [first if x is None else x, weights, *rest], [result], self.node.name)
 
-    def _with_sum(self, weights: np.ndarray, shift: np.ndarray, result: Value, x: Value | None = None) -> list[Node]:
+    def _with_sum(self, weights: Value, shift: np.ndarray, result: Value, x: Value | None = None) -> list[Node]:
         """A MatMul and the sum with a vector, which epilogue fusion makes its bias."""
         product = Value(f"{result.name}/product", result.dtype, result.shape)
-        bias = Value(f"{result.name}/bias", constant=shift.astype(self.node.inputs[1].constant.dtype))
+        bias = Value(f"{result.name}/bias", constant=shift.astype(weights.dtype))
         return [self._made(weights, None, product, x), Node(Add(), [product, bias], [result], f"{self.node.name}/bias")]
 
 

@@ -68,7 +68,8 @@ def _is_uniform(array: np.ndarray) -> bool:
 def _vector(array: np.ndarray, axis: int, channels: int) -> np.ndarray | None:
     if array.shape[axis] not in (1, channels) or array.size != array.shape[axis]:
         return None
-    return np.broadcast_to(array.reshape(-1), channels)
+    vector = array.reshape(-1)
+    return vector if vector.size == channels else vector.repeat(channels)
 
 
 def argument_of(node: Node) -> Value | None:

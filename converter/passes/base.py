@@ -10,7 +10,7 @@ from typing import Any
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.dims import rank_of
 from mnnx.errors import ConversionError, MnnxError
-from mnnx.schema.ops.base import Op, Subgraph
+from mnnx.schema.ops.base import Op
 
 
 class Pass(ABC):
@@ -99,6 +99,9 @@ class RulePass(Pass):
 
     rules: tuple[Rule, ...]
 
+    def __init__(self) -> None:
+        self._starting: dict[type[Op], list[Rule]] = {}  # the rules that start from an op
+
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         changed = True
         while changed:
@@ -116,7 +119,10 @@ class RulePass(Pass):
 
     def _rules(self, node: Node) -> list[Rule]:
         """Those that start from nodes of this kind."""
-        return [rule for rule in self.rules if isinstance(node.op, rule.ops)]
+        op = type(node.op)
+        if op not in self._starting:
+            self._starting[op] = [rule for rule in self.rules if issubclass(op, rule.ops)]
+        return self._starting[op]
 
     def _apply(self, rule: Rule, node: Node, graph: Graph) -> bool:
         try:
@@ -129,7 +135,7 @@ class RulePass(Pass):
 
 def is_pure(op: Op) -> bool:
     """Whether equal inputs give equal results, computed in one go: neither random nor control flow."""
-    return op.deterministic and not any(annotation is Subgraph for annotation, _ in op.fields.values())
+    return op.deterministic and not op.subgraphs
 
 
 def scalar(value: Value | None, beside: Value | None = None) -> float | None:

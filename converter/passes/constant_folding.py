@@ -20,7 +20,6 @@ from mnnx.errors import ConversionError
 from mnnx.interpreter.faults import text_length
 from mnnx.schema import dtypes
 from mnnx.schema.ops.base import Spec
-from mnnx.schema.ops.control_flow import If, Loop, Scan
 from mnnx.schema.ops.quantization import DequantizeLinear
 
 #: A result larger than this many bytes is folded only where it isn't larger than the constants it is made of.
@@ -35,7 +34,7 @@ class ConstantFolding(Pass):
     def run(self, graph: Graph, counts: Counter[str]) -> None:
         kept = []
         for node in graph.nodes:
-            if isinstance(node.op, If | Loop | Scan):
+            if node.op.subgraphs:
                 kept.append(node)
                 _hand_down(node)
                 continue

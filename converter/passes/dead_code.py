@@ -9,7 +9,6 @@ from mnnx.converter.graph import Graph, Node
 from mnnx.converter.passes.base import Pass
 from mnnx.converter.passes.unused_results import drop_unused_results
 from mnnx.converter.subgraph_shapes import bodies
-from mnnx.schema.ops.control_flow import If, Loop, Scan
 
 
 class DeadCode(Pass):
@@ -24,7 +23,7 @@ class DeadCode(Pass):
         for node in reversed(graph.nodes):
             if any(v is not None and (v.users or id(v) in outputs) for v in node.outputs):
                 kept.append(node)
-                if isinstance(node.op, If | Loop | Scan):
+                if node.op.subgraphs:
                     drop_unused_results(node, graph, counts)
                     self._drop_captures(node, counts)
             else:

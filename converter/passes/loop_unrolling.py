@@ -124,7 +124,7 @@ def _copied_value(value: Value, mark: str) -> Value:
 
 
 def _copied_op(node: Node, mark: str) -> Op:
-    graphs = {key: _copied_graph(getattr(node.op, key), mark) for key in node.op.fields if isinstance(getattr(node.op, key), Graph)}
+    graphs = {key: _copied_graph(getattr(node.op, key), mark) for key in node.op.subgraphs}
     return node.op.replace(**graphs) if graphs else node.op
 
 

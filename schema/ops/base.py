@@ -99,6 +99,8 @@ class Op:
     name: ClassVar[str]
     #: Attribute name → (annotation, default or `...` where the attribute must be given).
     fields: ClassVar[dict[str, tuple[Any, Any]]] = {}
+    #: The attributes that hold graphs.
+    subgraphs: ClassVar[tuple[str, ...]] = ()
     #: False where two runs on equal inputs may differ (random numbers): never folded or merged.
     deterministic: ClassVar[bool] = True
     #: True where sessions plan it as other ops (`parts`).
@@ -108,7 +110,9 @@ class Op:
         """Raises TypeError for an unknown, missing or wrongly typed attribute, ValueError (`check`) for an illegal one."""
         for key, (annotation, default) in self.fields.items():
             if key in attributes:
-                value = _coerce(attributes.pop(key), annotation, f"{self.name}.{key}")
+                value = attributes.pop(key)
+                if type(value) is not annotation:
+                    value = _coerce(value, annotation, f"{self.name}.{key}")
             elif default is ...:
                 raise TypeError(f"{self.name} needs the attribute {key!r}")
             else:
@@ -166,20 +170,23 @@ def _same(a: Any, b: Any) -> bool:
     return a == b
 
 
+@cache
+def _parts(annotation: Any) -> tuple[Any, bool, Any]:
+    """An annotation without None, whether that may stand in its place, and what it is a tuple of (None: it is none)."""
+    options = get_args(annotation) if get_origin(annotation) not in (tuple, None) else ()
+    plain = next((option for option in options if option is not type(None)), annotation)
+    return plain, type(None) in options, get_args(plain)[0] if get_origin(plain) is tuple else None
+
+
 def _coerce(value: Any, annotation: Any, where: str) -> Any:
     """`value` as the annotation wants it; raises TypeError where it isn't of that type."""
-    if type(value) is annotation:
+    annotation, optional, element = _parts(annotation)
+    if type(value) is annotation or (value is None and optional):
         return value
-    options = get_args(annotation) if get_origin(annotation) not in (tuple, None) else ()
-    if options:  # a union: T | None
-        if value is None and type(None) in options:
-            return None
-        return _coerce(value, next(o for o in options if o is not type(None)), where)
-    if get_origin(annotation) is tuple:
+    if element is not None:
         if isinstance(value, (str, bytes)) or not hasattr(value, "__iter__"):
             raise TypeError(f"{where} must be a list, not {value!r}")
-        element = get_args(annotation)[0]
-        return tuple([_coerce(v, element, where) for v in value])
+        return tuple([v if type(v) is element else _coerce(v, element, where) for v in value])
     if annotation is bool and isinstance(value, (bool, int, np.integer, np.bool_)) and value in (0, 1):
         return bool(value)
     if annotation is int and isinstance(value, (int, np.integer)) and not isinstance(value, bool):
@@ -213,6 +220,7 @@ def op(name: str):
         cls.fields = {
             key: (annotation, getattr(cls, key, ...)) for key, annotation in annotations.items() if get_origin(annotation) is not ClassVar
         }
+        cls.subgraphs = tuple(key for key, (annotation, _) in cls.fields.items() if annotation is Subgraph)
         if any(isinstance(annotation, str) for annotation, _ in cls.fields.values()):
             raise TypeError(f"{cls.__module__} defines the op {name}: it must not have `from __future__ import annotations`")
         if not cls.__module__.startswith(f"{__package__}.") and (name in _homes() or "::" not in name):

@@ -7,7 +7,7 @@ import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.dtypes import DtypeSet
-from mnnx.schema.ops.base import Op, Spec, require
+from mnnx.schema.ops.base import Op, RuleError, Spec, require
 
 BOOL = np.dtype(bool)
 STRING = dtypes.STRING
@@ -32,14 +32,16 @@ def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     for shape in shapes:
         for axis, size in enumerate(shape, rank - len(shape)):
             if size != 1:
-                require(result[axis] in (1, size), f"shapes must broadcast; found {' and '.join(str(list(s)) for s in shapes)}")
+                if result[axis] not in (1, size):
+                    raise RuleError(f"shapes must broadcast; found {' and '.join(str(list(s)) for s in shapes)}")
                 result[axis] = size
     return tuple(result)
 
 
 def require_dtype(spec: Spec, accepts: Collection[np.dtype], what: str = "input") -> None:
     """Raises RuleError unless the dtype of `spec` is among `accepts`."""
-    require(spec.dtype in accepts, f"{what} is {dtypes.name(spec.dtype)}; wanted {', '.join(sorted(map(dtypes.name, accepts)))}")
+    if spec.dtype not in accepts:
+        raise RuleError(f"{what} is {dtypes.name(spec.dtype)}; wanted {', '.join(sorted(map(dtypes.name, accepts)))}")
 
 
 def require_inputs(inputs: tuple[Spec | None, ...], least: int, most: int | None = None) -> None:
@@ -60,7 +62,8 @@ class Elementwise(Op):
         require_inputs(inputs, self.arity)
         require_dtype(inputs[0], self.accepts)
         for spec in inputs[1:]:
-            require(spec.dtype == inputs[0].dtype, f"inputs must be of one dtype; found {', '.join(map(str, inputs))}")
+            if spec.dtype != inputs[0].dtype:
+                raise RuleError(f"inputs must be of one dtype; found {', '.join(map(str, inputs))}")
         return Spec(self.result or inputs[0].dtype, broadcast(*(spec.shape for spec in inputs)))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -47,28 +47,17 @@ class OnnxNode:
             if default is REQUIRED:
                 self.fail(f"needs the attribute {name!r}")
             return default
-        kinds = onnx.AttributeProto
-        if kind in (int, bool) and proto.type == kinds.INT:
-            return kind(proto.i)
-        if kind is float and proto.type == kinds.FLOAT:
-            return float(proto.f)
-        if kind is str and proto.type == kinds.STRING:
-            return proto.s.decode("utf-8", "surrogateescape")
-        if kind is np.dtype and proto.type == kinds.INT:
-            return self.dtype(proto.i)
-        if kind == tuple[int, ...] and proto.type == kinds.INTS:
-            return tuple(proto.ints)
-        if kind == tuple[float, ...] and proto.type == kinds.FLOATS:
-            return tuple(proto.floats)
-        if kind == tuple[str, ...] and proto.type == kinds.STRINGS:
-            return tuple(s.decode("utf-8", "surrogateescape") for s in proto.strings)
-        if kind is np.ndarray and proto.type == kinds.TENSOR:
-            return self._context.array(proto.t)
-        if kind is np.ndarray and proto.type == kinds.SPARSE_TENSOR:
-            return self._context.sparse_array(proto.sparse_tensor)
-        if proto.type in (kinds.INTS, kinds.FLOATS, kinds.STRINGS) and not (proto.ints or proto.floats or proto.strings):
+        read = _READERS.get((kind, proto.type))
+        if read is not None:
+            return read(self, proto)
+        if proto.type in (_KINDS.INTS, _KINDS.FLOATS, _KINDS.STRINGS) and not (proto.ints or proto.floats or proto.strings):
             return ()
-        self.fail(f"the attribute {name!r} is of type {kinds.AttributeType.Name(proto.type)}, wanted {getattr(kind, '__name__', kind)}")
+        self.fail(f"the attribute {name!r} is of type {_KINDS.AttributeType.Name(proto.type)}, wanted {getattr(kind, '__name__', kind)}")
+
+    def tensor(self, proto: onnx.AttributeProto) -> np.ndarray:
+        """The values of an attribute that is a tensor."""
+        sparse = proto.type == _KINDS.SPARSE_TENSOR
+        return self._context.sparse_array(proto.sparse_tensor) if sparse else self._context.array(proto.t)
 
     def has(self, name: str) -> bool:
         return name in self._attributes
@@ -132,6 +121,26 @@ class OnnxNode:
         """Raises ConversionError naming this node."""
         op = f"{self.domain}::{self.op_type}" if self.domain else self.op_type
         raise ConversionError(f"node {self.name!r} ({op}, opset {self.opset}): {message}")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+_KINDS = onnx.AttributeProto
+#: How an attribute is read, by the kind that is asked for and its own type.
+_READERS: dict[tuple[Any, int], Callable[[OnnxNode, onnx.AttributeProto], Any]] = {
+    (int, _KINDS.INT): lambda node, proto: proto.i,
+    (bool, _KINDS.INT): lambda node, proto: bool(proto.i),
+    (float, _KINDS.FLOAT): lambda node, proto: proto.f,
+    (str, _KINDS.STRING): lambda node, proto: _text(proto.s),
+    (np.dtype, _KINDS.INT): lambda node, proto: node.dtype(proto.i),
+    (tuple[int, ...], _KINDS.INTS): lambda node, proto: tuple(proto.ints),
+    (tuple[float, ...], _KINDS.FLOATS): lambda node, proto: tuple(proto.floats),
+    (tuple[str, ...], _KINDS.STRINGS): lambda node, proto: tuple(map(_text, proto.strings)),
+    (np.ndarray, _KINDS.TENSOR): OnnxNode.tensor,
+    (np.ndarray, _KINDS.SPARSE_TENSOR): OnnxNode.tensor,
+}
 
 
 __all__ = ["REQUIRED", "OnnxNode"]

@@ -21,12 +21,13 @@ def check(model: onnx.ModelProto) -> None:
     _check_opsets(model.opset_import)
     _check_unique("output", (value.name for value in model.graph.output))
     for graph in graphs(model.graph):
-        _check_names(_names(graph))
+        _check_names([graph.name, *(tensor.name for tensor in graph.initializer)])
         _check_unique("input", (value.name for value in graph.input))
         _check_unique("weight", [*(t.name for t in graph.initializer), *(s.values.name for s in graph.sparse_initializer)])
         for node in graph.node:
-            _check_attributes(node)
+            _check_node(node)
         for info in [*graph.input, *graph.output, *graph.value_info]:
+            _check_names([info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)])
             _check_type(info.name, info.type)
         for tensor in graph.initializer:
             _check_shape(tensor.name, tensor.dims)
@@ -47,8 +48,7 @@ def check_arity(proto: onnx.NodeProto, opset: int, name: str) -> None:
     """Raises ConversionError where a node has more inputs or outputs than its op has at all. (Of fewer its importer tells.)"""
     most_inputs, most_outputs = _most(proto.op_type, proto.domain, opset)
     for what, given, most in (("inputs", proto.input, most_inputs), ("outputs", proto.output, most_outputs)):
-        count = max((place for place, value in enumerate(given, 1) if value), default=0)
-        if count > most:
+        if len(given) > most and (count := max((place for place, value in enumerate(given, 1) if value), default=0)) > most:
             raise ConversionError(f"node {name!r} ({proto.op_type}, opset {opset}) has {count} {what}, the op has {most}")
 
 
@@ -72,12 +72,14 @@ def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto]) -> None:
             )
 
 
-def _check_attributes(node: onnx.NodeProto) -> None:
-    where = f"the model is broken: node {node.name!r} ({node.op_type})"
+def _check_node(node: onnx.NodeProto) -> None:
     names = [attribute.name for attribute in node.attribute]
+    _check_names([node.name, node.domain, node.op_type, *node.input, *node.output, *names])
+    where = f"the model is broken: node {node.name!r} ({node.op_type})"
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConversionError(f"{where} has the attribute {twice!r} twice")
     for attribute in node.attribute:
-        if names.count(attribute.name) > 1:
-            raise ConversionError(f"{where} has the attribute {attribute.name!r} twice")
         if attribute.ref_attr_name:
             raise ConversionError(f"{where} takes its attribute {attribute.name!r} from a function, but stands in none")
 
@@ -88,19 +90,7 @@ def _check_unique(what: str, names: Iterable[str]) -> None:
             raise ConversionError(f"the model is broken: it has {count} {what}s of the name {name!r}")
 
 
-def _names(graph: onnx.GraphProto) -> Iterator[str]:
-    """What a graph calls things."""
-    yield graph.name
-    yield from (tensor.name for tensor in graph.initializer)
-    for info in [*graph.input, *graph.output, *graph.value_info]:
-        yield info.name
-        yield from (dim.dim_param for dim in info.type.tensor_type.shape.dim)
-    for node in graph.node:
-        yield from (node.name, node.domain, node.op_type, *node.input, *node.output)
-        yield from (attribute.name for attribute in node.attribute)
-
-
-def _check_names(names: Iterator[str]) -> None:
+def _check_names(names: Iterable[str]) -> None:
     for name in names:
         if isinstance(name, bytes):  # what protobuf gives for a string that isn't UTF-8
             raise ConversionError(f"the model is broken: the name {name!r} is not UTF-8")
