@@ -19,6 +19,9 @@ Shape = tuple[Dim, ...]
 _AS_IT_IS = (None, -1, "?")
 #: What ONNX can hold.
 _LARGEST = 2**63 - 1
+#: What errors say of what is allowed for the name of a dim, and in a shape.
+_SIZE = "a whole number from 1 to 2**63 - 1, or a range (smallest, largest)"
+_PLACE = f'{_SIZE}, or a name, or None, -1 or "?" where it stays as it is'
 
 
 class FixedShapes:
@@ -151,27 +154,31 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
 
 def _checked_shape(name: str, shape: Any) -> Shape:
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
-        raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, not {shape!r}")
-    return tuple(dim if _is_open(dim) or _is_name(dim) else _checked_dim(f"a dim of the input {name!r}", dim) for dim in shape)
+        raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, as (1, 3, 224, 224), not {shape!r}")
+    return tuple(dim if _is_open(dim) or _is_name(dim) else _checked_dim(f"a dim of the input {name!r}", dim, _PLACE) for dim in shape)
 
 
 def _is_open(dim: Any) -> bool:
-    return not _is_range(dim) and dim in _AS_IT_IS
+    return dim is None or (isinstance(dim, str | Integral) and dim in _AS_IT_IS)
 
 
 def _is_range(dim: Any) -> bool:
     return isinstance(dim, tuple)
 
 
-def _checked_dim(what: str, dim: Any) -> int | Range:
+def _checked_dim(what: str, dim: Any, allowed: str = _SIZE) -> int | Range:
     if not _is_range(dim):
-        return _checked_size(what, dim)
+        tuple_hint = f"; a range is a tuple: {tuple(dim)!r}" if isinstance(dim, list) and len(dim) == 2 else ""
+        return _checked_size(what, dim, f"{allowed}, not {dim!r}{tuple_hint}")
     if len(dim) != 2:
-        raise ConversionError(f"{what} must be a size or a range (smallest, largest), not {dim!r}")
-    smallest = _checked_size(f"the smallest size of {what}", dim[0], least=0)
-    largest = None if dim[1] is None else _checked_size(f"the largest size of {what}", dim[1])
-    if largest is not None and smallest > largest:
-        raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
+        raise ConversionError(f"{what} must be {allowed}, not {dim!r}")
+    smallest = _checked_size(f"the smallest size of {what}", dim[0], f"a whole number from 0 to 2**63 - 1, not {dim[0]!r}", least=0)
+    largest = dim[1]
+    if largest is not None:
+        wanted = f"a whole number from 1 to 2**63 - 1, or None for no limit, not {largest!r}"
+        largest = _checked_size(f"the largest size of {what}", largest, wanted)
+        if smallest > largest:
+            raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
     return smallest, largest
 
 
@@ -180,7 +187,7 @@ def _is_name(dim: Any) -> bool:
     return isinstance(dim, str) and re.fullmatch(r"\s*[-+]?[\d.]*\s*", dim) is None
 
 
-def _checked_size(what: str, size: Any, least: int = 1) -> int:
+def _checked_size(what: str, size: Any, wanted: str, least: int = 1) -> int:
     if not isinstance(size, Integral) or isinstance(size, bool) or not least <= size <= _LARGEST:
-        raise ConversionError(f"{what} must be a whole number from {least} to 2**63 - 1, not {size!r}")
+        raise ConversionError(f"{what} must be {wanted}")
     return int(size)

@@ -287,7 +287,8 @@ def test_two_values_for_one_name_are_a_usage_error(options: tuple[str, ...], mnn
 def test_a_size_that_no_model_can_hold_is_named(mnnx_command, classifier: Path) -> None:
     result = mnnx_command("convert", classifier, classifier.with_suffix(".mnnx"), "--dim", "N=99999999999999999999")
     assert result.exit_code == 1
-    assert result.stderr == "Error: the dim 'N' must be a whole number from 1 to 2**63 - 1, not 99999999999999999999\n"
+    assert "the dim 'N' must be a whole number from 1 to 2**63 - 1, " in result.stderr
+    assert "not 99999999999999999999\n" in result.stderr
 
 
 def test_two_ways_to_store_weights_are_a_usage_error(mnnx_command, classifier: Path) -> None:
