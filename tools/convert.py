@@ -72,15 +72,27 @@ def _dim(text: str) -> int | str | Range | None:
 
 def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
-        from mnnx.converter.passes import list_passes
         from mnnx.tools.tables import print_json, print_table
 
-        rows = [{"name": one.name, "level": one.level, "description": one.description()} for one in list_passes()]
+        rows = list(_passes())
         if context.params["as_json"]:  # eager, so it is known by now
             print_json(rows)
         else:
-            print_table("passes, in their order", ["name", ">level", "what it does"], [list(row.values()) for row in rows])
+            cells = [[row["name"], row["when"], row["description"]] for row in rows]
+            print_table("passes, in their order", ["name", "when it runs", "what it does"], cells)
         context.exit()
+
+
+def _passes() -> Iterator[dict[str, Any]]:
+    """All that may change a graph, for JSON."""
+    from mnnx.converter import half_weights
+    from mnnx.converter.passes import list_passes
+
+    for one in list_passes():
+        when = f"from level {one.level} on" if one.level else "at every level"
+        yield {"name": one.name, "level": one.level, "when": when, "description": one.description()}
+    when = "with --fp16 or --weights"
+    yield {"name": half_weights.NAME, "level": 0, "when": when, "description": "Stores large float32 weights in 16 bits, each with a Cast"}
 
 
 @click.command("convert", cls=Command)
