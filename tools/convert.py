@@ -70,6 +70,19 @@ def _dim(text: str) -> int | str | Range | None:
     return int(text) if text.isdecimal() else text
 
 
+INPUT_SHAPE = click.option(
+    "--input-shape",
+    "input_shapes",
+    multiple=True,
+    callback=_input_shapes,
+    metavar="NAME:1x3x224x224",
+    help="Fix the shape of an input; ? leaves a dim open, 1..8 within these limits. What follows from it is computed now.",
+)
+DIM = click.option(
+    "--dim", "sizes", multiple=True, callback=each(_size), metavar="DIM=SIZE", help="The size of a named dim, or its limits: 1..8."
+)
+
+
 def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
     if asked and not context.resilient_parsing:
         from mnnx.tools.tables import print_json, print_table
@@ -99,17 +112,8 @@ def _passes() -> Iterator[dict[str, Any]]:
 @click.argument("source")
 @click.argument("target")
 @LEVEL
-@click.option(
-    "--input-shape",
-    "input_shapes",
-    multiple=True,
-    callback=_input_shapes,
-    metavar="NAME:1x3x224x224",
-    help="Fix the shape of an input; ? leaves a dim open, 1..8 within these limits. What follows from it is computed now.",
-)
-@click.option(
-    "--dim", "sizes", multiple=True, callback=each(_size), metavar="DIM=SIZE", help="The size of a named dim, or its limits: 1..8."
-)
+@INPUT_SHAPE
+@DIM
 @click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
 @click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
 @click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")
