@@ -68,29 +68,20 @@ def convert(
     unknown pass, a file of another format, a target that can't be written or is the source, or where memory or the package onnx is missing;
     and with what PyTorch says where it can't export a module.
     """
-    check_level(level)
-    check_kind(weights)
-    if explain is not None and not isinstance(explain, str):
-        raise ConversionError(f"explain must be the name of a node, a result or an op type (a str), not {type(explain).__name__}")
-    if dump_passes is not None and not isinstance(dump_passes, str | os.PathLike):
-        raise ConversionError(f"dump_passes must be the path of a folder (a str or os.PathLike), not {type(dump_passes).__name__}")
-    if progress is not None and not callable(progress):
-        raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
-    options = _Options(level, weights, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain)
+    options = _Options.of(level, weights, input_shapes, dims, disable_passes, dump_passes, explain, progress)
     check_target(as_path(target, "target"))
     export = pytorch.ExportOptions(example_inputs, dynamic_shapes, input_names, output_names)
     is_module = pytorch.is_module(source, export)
     if not is_module and not is_proto(source):
         check_source(as_path(source, "source"), Path(target))
     require_onnx()
-    say = progress or (lambda stage, fraction: None)
     try:
         if not is_module:
-            return _convert(source, target, options, say)
+            return _convert(source, target, options)
         start = time.perf_counter()
-        say("export", 0.0)
+        options.say("export", 0.0)
         with pytorch.exported(source, export) as path:
-            report = _convert(path, target, options, say)
+            report = _convert(path, target, options)
         return replace(report, source=name_of(source), seconds=time.perf_counter() - start)
     except MemoryError as error:
         detail = f": {error}" if str(error) else ""
@@ -107,36 +98,48 @@ class _Options:
     disabled: frozenset[str]
     dump_passes: str | os.PathLike | None
     explain: str | None
+    say: Callable[[str, float], None]
+
+    @classmethod
+    def of(
+        cls, level: Any, weights: Any, input_shapes: Any, dims: Any, disable_passes: Any, dump_passes: Any, explain: Any, progress: Any
+    ) -> _Options:
+        """Of what a caller gives to `convert`. Raises ConversionError for what is none of its options."""
+        check_level(level)
+        check_kind(weights)
+        if explain is not None and not isinstance(explain, str):
+            raise ConversionError(f"explain must be the name of a node, a result or an op type (a str), not {type(explain).__name__}")
+        if dump_passes is not None and not isinstance(dump_passes, str | os.PathLike):
+            raise ConversionError(f"dump_passes must be the path of a folder (a str or os.PathLike), not {type(dump_passes).__name__}")
+        if progress is not None and not callable(progress):
+            raise ConversionError(f"progress must be a function (stage, fraction), not {type(progress).__name__}")
+        say = progress or (lambda stage, fraction: None)
+        return cls(level, weights, FixedShapes(input_shapes, dims), check_names(disable_passes), dump_passes, explain, say)
 
 
 @no_collections()
-def _convert(
-    source: str | os.PathLike | onnx.ModelProto,
-    target: str | os.PathLike,
-    options: _Options,
-    say: Callable[[str, float], None],
-) -> ConversionReport:
+def _convert(source: str | os.PathLike | onnx.ModelProto, target: str | os.PathLike, options: _Options) -> ConversionReport:
     from mnnx.converter.frontends.onnx.importer import import_model
 
     start = time.perf_counter()
-    say("import", 0.0)
+    options.say("import", 0.0)
     imported = import_model(source, options.fixed)
     check_apart(Path(target), imported.external_files)
     graph = imported.graph
     check_rules(graph)
     before = count_ops(graph)
-    say("optimize", 0.4)
+    options.say("optimize", 0.4)
     explainer = None if options.explain is None else Explainer(options.explain, graph)
     dump = None if options.dump_passes is None else PassDump(options.dump_passes, graph)
     watchers = [watcher for watcher in (explainer, dump) if watcher is not None]
     passes, removed = run_passes(graph, options.level, options.disabled, watchers)
     if halves := store_halves(graph, options.weights):
         passes.append(halves)
-    say("write", 0.8)
+    options.say("write", 0.8)
     graphs = lower(graph)
     model = Model(graphs, f"mnnx {mnnx.__version__}", imported.opset, imported.metadata, removed, ranges=imported.ranges)
     target_bytes = write_model(model, target)
-    say("done", 1.0)
+    options.say("done", 1.0)
     main = graphs[0]
     inputs = {main.values[i].name: main.values[i].shape for i in main.inputs}
     return ConversionReport(

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import mnnx
 from mnnx.converter.arguments import as_path, check_apart, check_level, check_target, is_proto, name_of, require_onnx
+from mnnx.converter.fixed_shapes import FixedShapes
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.lift import lift
 from mnnx.converter.passes import run_passes
 from mnnx.converter.report import ExtractionReport, count_ops
+from mnnx.converter.rule_check import check_rules
 from mnnx.converter.writer import lower
 from mnnx.errors import ConversionError, InputError
 from mnnx.schema.files import sidecar_name
 from mnnx.schema.graph_text import type_text
-from mnnx.schema.model import Model, RemovedValue
+from mnnx.schema.model import Dim, Model, Range, RemovedValue
 from mnnx.schema.ops.shape import Identity
 from mnnx.schema.reader import read_model
 from mnnx.schema.writer import write_model
@@ -34,16 +36,21 @@ def extract(
     inputs: Sequence[str] | None = None,
     outputs: Sequence[str] | None = None,
     level: int = 2,
+    input_shapes: Mapping[str, Sequence[Dim | Range]] | None = None,
+    dims: Mapping[str, int | Range] | None = None,
 ) -> ExtractionReport:
     """Writes a model to `target` that computes the tensors `outputs` of the model `source` from the tensors `inputs`.
 
     source: an .mnnx file, whose part is taken as it is, or an .onnx file or ModelProto, whose part is optimized at `level`. inputs,
     outputs: names of tensors of the main graph; left out: those of the model, as far as they are needed. Constants come along.
+    input_shapes, dims: what to fix of the whole ONNX model's own inputs first, as in `convert`.
 
-    Raises ConversionError for an unknown tensor (with the pass that took it away), for inputs without which the outputs can't be
-    computed, for inputs that no output depends on, and for a target that can't be written; ModelFormatError for a damaged file.
+    Raises ConversionError for an unknown tensor (with the pass that took it away, or the subgraph that it is in), for inputs without which
+    the outputs can't be computed, for inputs that no output depends on, for shapes that don't fit the model, and for a target that can't be
+    written; ModelFormatError for a damaged file.
     """
     check_level(level)
+    fixed = FixedShapes(input_shapes, dims)
     check_target(as_path(target, "target"))
     path = None if is_proto(source) else as_path(source, "source")
     if path is not None and Path(target).exists() and path.exists() and path.samefile(target):
@@ -52,10 +59,13 @@ def extract(
         require_onnx()
         from mnnx.converter.frontends.onnx.importer import import_model
 
-        imported = import_model(source)
+        imported = import_model(source, fixed)
         check_apart(Path(target), imported.external_files)
-        graph, opset, metadata, removed, ranges = imported.graph, imported.opset, imported.metadata, [], {}
+        graph, opset, metadata, removed, ranges = imported.graph, imported.opset, imported.metadata, [], imported.ranges
+        check_rules(graph)
     else:
+        if fixed:
+            raise ConversionError(f"the shapes of {path} were settled when it was converted; give the .onnx model to fix others")
         try:
             model = read_model(path)
         except OSError as error:
@@ -83,8 +93,8 @@ def extract(
 def cut(graph: Graph, inputs: Sequence[str] | None, outputs: Sequence[str] | None, removed: Iterable[RemovedValue] = ()) -> None:
     """Leaves of a graph what computes `outputs` from `inputs`; None: its own. Raises ConversionError: see `extract`."""
     values = {value.name: value for value in graph.values()}
-    results = graph.outputs if outputs is None else [_find(name, values, removed) for name in _names(outputs, "outputs")]
-    given = None if inputs is None else [_find(name, values, removed) for name in _names(inputs, "inputs")]
+    results = graph.outputs if outputs is None else [_find(name, graph, values, removed) for name in _names(outputs, "outputs")]
+    given = None if inputs is None else [_find(name, graph, values, removed) for name in _names(inputs, "inputs")]
     if given is not None and (both := set(given).intersection(results)):
         raise ConversionError(f"the tensor {next(iter(both)).name!r} can't be an input and an output of the same model")
     needed, reached = _behind(graph, results, set(given or ()))
@@ -118,9 +128,17 @@ def _names(names: Sequence[str], what: str) -> list[str]:
     return found
 
 
-def _find(name: str, values: dict[str, Value], removed: Iterable[RemovedValue]) -> Value:
+def _find(name: str, graph: Graph, values: dict[str, Value], removed: Iterable[RemovedValue]) -> Value:
     if name in values:
         return values[name]
+    for node in graph.nodes:
+        for key in node.op.fields:
+            inner = getattr(node.op, key)
+            if isinstance(inner, Graph) and any(value.name == name for part in [inner, *inner.subgraphs()] for value in part.values()):
+                raise ConversionError(
+                    f"the tensor {name!r} is inside of {key} of the node {node.name!r} ({node.op.name}); only tensors of the main graph "
+                    "can be inputs and outputs of a part, such as the inputs and outputs of that node"
+                )
     for gone in removed:
         if gone.name == name:
             advice = f"; convert with level={gone.keep_level} to keep it" if gone.keep_level >= 0 else ""

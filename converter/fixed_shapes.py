@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
 
+from mnnx.converter.computed_dims import check_extents, computed_dim, solved_dims
 from mnnx.errors import ConversionError
 from mnnx.schema.model import Dim, Range, dims_text, range_text
 
@@ -18,6 +19,9 @@ Shape = tuple[Dim, ...]
 _AS_IT_IS = (None, -1, "?")
 #: What ONNX can hold.
 _LARGEST = 2**63 - 1
+#: What errors say of what is allowed for the name of a dim, and in a shape.
+_SIZE = "a whole number from 1 to 2**63 - 1, or a range (smallest, largest)"
+_PLACE = f'{_SIZE}, or a name, or None, -1 or "?" where it stays as it is'
 
 
 class FixedShapes:
@@ -43,8 +47,8 @@ class FixedShapes:
 
         All names change at once: what the caller calls M is not the model's own M, which may get another name. Sizes and ranges go to
         the names after that; a dim without a name gets one for its range. inputs: the model's own shapes by name; None where not even the
-        rank is known. Raises ConversionError for a name that the model doesn't have, another rank, another size of a fixed dim, or two
-        sizes or ranges for one name.
+        rank is known. Raises ConversionError for a name that the model doesn't have, another rank, another size of a fixed dim, two
+        sizes or ranges for one name, or such as don't go with each other where one name is arithmetic on others.
         """
         renamed: dict[str, Dim] = {}
         for name, shape in self.shapes.items():
@@ -60,17 +64,34 @@ class FixedShapes:
         for name, size in self.sizes.items():
             if name not in given and renamed.get(name, size) != size:
                 raise ConversionError(f"the dim {name!r} can't be {size}: the input shapes make it {renamed[name]!r}")
-        became = self.sizes | {old: self.sizes.get(new, new) for old, new in renamed.items()}
+        sizes = self._sizes(renamed, given, names)
+        became = self.sizes | {old: sizes.get(new, new) for old, new in renamed.items()}
+        check_extents({name: wanted for name, wanted in (self._named | self.sizes).items() if name in given})
+        old_ranges = self._old_ranges(inputs, given)
+        check_extents(old_ranges | became)
+        became |= solved_dims(became, names)
+        check_extents(old_ranges | became)
+        became |= {name: new for name in names - given - became.keys() if (new := computed_dim(name, became, names)) != name}
 
         def settled(name: str, declared: Shape | None) -> Shape | None:
             given = self.shapes.get(name)
             if declared is None:
-                return None if given is None else tuple(None if new in _AS_IT_IS else self.sizes.get(new, new) for new in given)
+                return None if given is None else tuple(None if new in _AS_IT_IS else sizes.get(new, new) for new in given)
             pairs = zip(declared, declared if given is None else given, strict=True)
-            return tuple(became.get(old, old) if new in _AS_IT_IS or new == old else self.sizes.get(new, new) for old, new in pairs)
+            return tuple(became.get(old, old) if new in _AS_IT_IS or new == old else sizes.get(new, new) for old, new in pairs)
 
         shapes = {name: settled(name, shape) for name, shape in inputs.items()}
         return Settled(shapes, became, self._ranges(shapes, became, given))
+
+    def _sizes(self, renamed: Mapping[str, Dim], given: set[str], names: set[str]) -> dict[str, Dim]:
+        """What becomes of names that the caller gives: those with a size, and those that are arithmetic on such."""
+        known = {old: new for old, new in renamed.items() if old not in given} | self.sizes
+        return {name: new for name in given if (new := self.sizes.get(name, computed_dim(name, known, names))) != name}
+
+    def _old_ranges(self, inputs: Mapping[str, Shape | None], given: set[str]) -> dict[str, Range]:
+        """The ranges of the model's own names."""
+        placed = {inputs[name][axis]: wanted for (name, axis), wanted in self._places.items() if inputs[name] is not None}
+        return {name: wanted for name, wanted in (placed | self._named).items() if isinstance(name, str) and name not in given}
 
     def _ranges(self, shapes: dict[str, Shape | None], became: Mapping[str, Dim], given: set[str]) -> dict[str, Range]:
         """The ranges of names; a dim that has a range and no name gets one in `shapes`."""
@@ -133,27 +154,31 @@ def _mapping(what: str, given: Any) -> Mapping[str, Any]:
 
 def _checked_shape(name: str, shape: Any) -> Shape:
     if isinstance(shape, str | bytes) or not isinstance(shape, Sequence):
-        raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, not {shape!r}")
-    return tuple(dim if _is_open(dim) or _is_name(dim) else _checked_dim(f"a dim of the input {name!r}", dim) for dim in shape)
+        raise ConversionError(f"the shape of the input {name!r} must be a list of sizes, as (1, 3, 224, 224), not {shape!r}")
+    return tuple(dim if _is_open(dim) or _is_name(dim) else _checked_dim(f"a dim of the input {name!r}", dim, _PLACE) for dim in shape)
 
 
 def _is_open(dim: Any) -> bool:
-    return not _is_range(dim) and dim in _AS_IT_IS
+    return dim is None or (isinstance(dim, str | Integral) and dim in _AS_IT_IS)
 
 
 def _is_range(dim: Any) -> bool:
     return isinstance(dim, tuple)
 
 
-def _checked_dim(what: str, dim: Any) -> int | Range:
+def _checked_dim(what: str, dim: Any, allowed: str = _SIZE) -> int | Range:
     if not _is_range(dim):
-        return _checked_size(what, dim)
+        tuple_hint = f"; a range is a tuple: {tuple(dim)!r}" if isinstance(dim, list) and len(dim) == 2 else ""
+        return _checked_size(what, dim, f"{allowed}, not {dim!r}{tuple_hint}")
     if len(dim) != 2:
-        raise ConversionError(f"{what} must be a size or a range (smallest, largest), not {dim!r}")
-    smallest = _checked_size(f"the smallest size of {what}", dim[0], least=0)
-    largest = None if dim[1] is None else _checked_size(f"the largest size of {what}", dim[1])
-    if largest is not None and smallest > largest:
-        raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
+        raise ConversionError(f"{what} must be {allowed}, not {dim!r}")
+    smallest = _checked_size(f"the smallest size of {what}", dim[0], f"a whole number from 0 to 2**63 - 1, not {dim[0]!r}", least=0)
+    largest = dim[1]
+    if largest is not None:
+        wanted = f"a whole number from 1 to 2**63 - 1, or None for no limit, not {largest!r}"
+        largest = _checked_size(f"the largest size of {what}", largest, wanted)
+        if smallest > largest:
+            raise ConversionError(f"the range of {what} is empty: {range_text(smallest, largest)}")
     return smallest, largest
 
 
@@ -162,7 +187,7 @@ def _is_name(dim: Any) -> bool:
     return isinstance(dim, str) and re.fullmatch(r"\s*[-+]?[\d.]*\s*", dim) is None
 
 
-def _checked_size(what: str, size: Any, least: int = 1) -> int:
+def _checked_size(what: str, size: Any, wanted: str, least: int = 1) -> int:
     if not isinstance(size, Integral) or isinstance(size, bool) or not least <= size <= _LARGEST:
-        raise ConversionError(f"{what} must be a whole number from {least} to 2**63 - 1, not {size!r}")
+        raise ConversionError(f"{what} must be {wanted}")
     return int(size)

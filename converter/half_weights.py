@@ -17,6 +17,8 @@ from mnnx.schema import dtypes
 from mnnx.schema.log import log
 from mnnx.schema.ops.cast import Cast
 
+#: What reports call it, which comes after all passes.
+NAME = "half-weights"
 #: What weights may be stored as, with the largest error relative to the largest value of a weight: two roundings.
 KINDS = {"float32": 0.0, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 #: Smaller weights stay as they are.
@@ -37,7 +39,7 @@ def store_halves(graph: Graph, weights: str) -> PassResult | None:
     counts: Counter[str] = Counter()
     for part in [graph, *graph.subgraphs()]:
         _store(part, weights, counts)
-    return PassResult("half-weights", dict(counts), time.perf_counter() - start)
+    return PassResult(NAME, dict(counts), time.perf_counter() - start)
 
 
 def _store(graph: Graph, weights: str, counts: Counter[str]) -> None:

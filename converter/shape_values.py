@@ -98,9 +98,9 @@ class _Reader:
         if isinstance(op, Cast):
             return _cast(given, op.to) if op.to in _INTEGERS else None
         if isinstance(op, Unsqueeze):
-            return Elements(given.items) if given.is_scalar and _ints(node, 1) in ([0], [-1]) else None
+            return Elements(given.items) if given.is_scalar and ints_at(node, 1) in ([0], [-1]) else None
         if isinstance(op, Reshape):
-            return Elements(given.items) if _ints(node, 1) in ([-1], [len(given.items)]) and given.items else None
+            return Elements(given.items) if ints_at(node, 1) in ([-1], [len(given.items)]) and given.items else None
         if isinstance(op, Squeeze):
             return Elements(given.items, True) if not given.is_scalar and len(given.items) == 1 else None
         if given.is_scalar:
@@ -186,7 +186,7 @@ def _dims(x: Value | None, op: Shape) -> Elements | None:
 
 
 def _sliced(given: Elements, node: Node) -> Elements | None:
-    starts, ends, axes, steps = (_ints(node, place) for place in (1, 2, 3, 4))
+    starts, ends, axes, steps = (ints_at(node, place) for place in (1, 2, 3, 4))
     if starts is None or ends is None or len(starts) != 1 or axes not in (None, [0], [-1]) or steps not in (None, [1]):
         return None
     if any(len(node.inputs) > place and node.inputs[place] is not None and found is None for place, found in ((3, axes), (4, steps))):
@@ -204,7 +204,11 @@ def _gathered(given: Elements, node: Node) -> Elements | None:
     return Elements(tuple(given.items[place] for place in places), indices.ndim == 0)
 
 
-def _ints(node: Node, place: int) -> list[int] | None:
-    """A constant input as a list of ints, else None."""
-    value = node.inputs[place] if place < len(node.inputs) else None
-    return None if value is None or value.constant is None else value.constant.reshape(-1).tolist()
+def constant_ints(value: Value | None) -> list[int] | None:
+    """The elements of a constant of integers as a list; None where it is computed or left out."""
+    return None if value is None or value.constant is None else value.constant.astype(np.int64, copy=False).reshape(-1).tolist()
+
+
+def ints_at(node: Node, place: int) -> list[int] | None:
+    """An input as `constant_ints` gives it."""
+    return constant_ints(node.inputs[place]) if place < len(node.inputs) else None

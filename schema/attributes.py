@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, get_args, get_origin
+from types import UnionType
+from typing import Any, Union, get_args, get_origin
 
 import numpy as np
 
@@ -55,12 +56,20 @@ def kinds(op: type[Op]) -> dict[str, tuple[int, bool]]:
     """The AttributeKind of each attribute of an op, and whether it may be None. Raises TypeError for an annotation that has none."""
     found = {}
     for name, (annotation, default) in op.fields.items():
-        options = get_args(annotation) if get_origin(annotation) not in (tuple, None) else (annotation,)
-        (plain,) = (option for option in options if option is not type(None))
-        if plain not in _KINDS:
-            raise TypeError(f"{op.name}.{name} can't be written to a model file: it is annotated {annotation}")
-        found[name] = (_KINDS[plain], type(None) in options or default is None)
+        options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        plain = [option for option in options if option is not type(None)]
+        if len(plain) != 1 or plain[0] not in _KINDS:
+            shown, *known = map(_annotation_text, (annotation, *_KINDS))
+            raise TypeError(
+                f"{op.name}.{name} can't be written to a model file: it is annotated {shown}; an attribute is one of {', '.join(known)}, "
+                "or one of them | None"
+            )
+        found[name] = (_KINDS[plain[0]], type(None) in options or default is None)
     return found
+
+
+def _annotation_text(annotation: Any) -> str:
+    return annotation.__name__ if isinstance(annotation, type) and not get_args(annotation) else str(annotation)
 
 
 def encode(op: Op, constant: Callable[[np.ndarray], int], graph: Callable[[Any], int]) -> list[Attribute]:

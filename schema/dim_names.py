@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import operator
 import re
 from collections.abc import Mapping
@@ -31,6 +32,29 @@ def size_of(text: str, sizes: Mapping[str, int]) -> int | None:
         return None if tree is None else _value(tree, sizes)
     except ZeroDivisionError:
         return None
+
+
+def argument_of(text: str, size: int) -> tuple[str, int | None] | None:
+    """The one name in a dim's name, and the size of it by which the dim has that `size` (None: there is no such). None where that isn't
+    known: the dim's name isn't sums, differences and products in which one name stands once."""
+    names = re.findall(r"[A-Za-z_]\w*", text)
+    if len(names) != 1 or "//" in text or not is_arithmetic(text):
+        return None
+    at_0, at_1 = (size_of(text, {names[0]: number}) for number in (0, 1))
+    if at_0 == at_1:
+        return None
+    found, rest = divmod(size - at_0, at_1 - at_0)
+    return names[0], found if not rest and found >= 0 else None
+
+
+def extent_of(text: str, extents: Mapping[str, tuple[int, int]]) -> tuple[int, int] | None:
+    """The smallest and largest size that a dim's name can stand for, by those of the names in it; None where that isn't known."""
+    names = re.findall(r"[A-Za-z_]\w*", text)
+    ends = [sorted(set(extents[name])) for name in names if name in extents]
+    if len(ends) < len(names) or (len(set(names)) < len(names) and any(len(pair) > 1 for pair in ends)):
+        return None
+    sizes = [size_of(text, dict(zip(names, corner, strict=True))) for corner in itertools.product(*ends)]
+    return None if None in sizes else (min(sizes), max(sizes))
 
 
 def _parsed(text: str) -> ast.expr | None:

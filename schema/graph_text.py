@@ -1,6 +1,7 @@
 """A model as text: one line for each node, the same for the same graph, so that two of them can be compared line by line.
 
 graph main
+dim     N: 1..8
 input   x: float32[N, 3, 8, 8]
 constant w: float32[4, 3, 3, 3] #5f2c1a90
 constant three: float32[] = 3.0
@@ -10,14 +11,14 @@ output  c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from mnnx.schema import dtypes
 from mnnx.schema.hashing import blake2b
-from mnnx.schema.model import Graph, Node, Value, dims_text
+from mnnx.schema.model import Graph, Node, Range, Value, dims_text, range_text
 from mnnx.schema.text import shown
 
 #: Constants of up to so many elements are written out.
@@ -30,13 +31,15 @@ class GraphText:
     def __init__(self) -> None:
         self._hashes: dict[tuple, tuple[np.ndarray, str]] = {}  # by where the array lies, which is kept so that it stays there
 
-    def of(self, graph: Graph) -> str:
-        """The text of a graph and its subgraphs, which stand indented behind their node."""
-        return "\n".join(self._lines(graph)) + "\n"
+    def of(self, graph: Graph, ranges: Mapping[str, Range] | None = None) -> str:
+        """The text of a graph and its subgraphs, which stand indented behind their node. ranges: of names of dims."""
+        return "\n".join(self._lines(graph, ranges or {})) + "\n"
 
-    def _lines(self, graph: Graph) -> Iterator[str]:
+    def _lines(self, graph: Graph, ranges: Mapping[str, Range]) -> Iterator[str]:
         values = graph.values
         yield f"graph {shown(graph.name)}"
+        for name, limits in ranges.items():
+            yield f"dim     {shown(name)}: {range_text(*limits)}"
         for index in graph.inputs:
             yield f"input   {shown(values[index].name)}: {type_text(values[index])}"
         for value in values:
@@ -47,7 +50,7 @@ class GraphText:
             for key in node.op.fields:
                 if isinstance(inner := getattr(node.op, key), Graph):
                     yield f"    {key}:"
-                    yield from (f"    {line}" for line in self._lines(inner))
+                    yield from (f"    {line}" for line in self._lines(inner, {}))
         for index in graph.outputs:
             yield f"output  {shown(values[index].name)}"
 

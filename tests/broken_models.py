@@ -56,6 +56,14 @@ def _set(node: onnx.NodeProto, **attributes: Any) -> None:
 
 # ---- names
 @breakage
+def unknown_attribute(model: onnx.ModelProto, draw: Draw) -> None:
+    node = _node(model, draw)
+    if node.op_type == "Constant":
+        raise Unbroken
+    _set(node, no_such_attribute=1)
+
+
+@breakage
 def missing_input(model: onnx.ModelProto, draw: Draw) -> None:
     node = _node(model, draw)
     node.input[_one(draw, range(len(node.input)))] = "nowhere"

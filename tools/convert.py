@@ -70,24 +70,7 @@ def _dim(text: str) -> int | str | Range | None:
     return int(text) if text.isdecimal() else text
 
 
-def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
-    if asked and not context.resilient_parsing:
-        from mnnx.converter.passes import list_passes
-        from mnnx.tools.tables import print_json, print_table
-
-        rows = [{"name": one.name, "level": one.level, "description": one.description()} for one in list_passes()]
-        if context.params["as_json"]:  # eager, so it is known by now
-            print_json(rows)
-        else:
-            print_table("passes, in their order", ["name", ">level", "what it does"], [list(row.values()) for row in rows])
-        context.exit()
-
-
-@click.command("convert", cls=Command)
-@click.argument("source")
-@click.argument("target")
-@LEVEL
-@click.option(
+INPUT_SHAPE = click.option(
     "--input-shape",
     "input_shapes",
     multiple=True,
@@ -95,9 +78,42 @@ def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) 
     metavar="NAME:1x3x224x224",
     help="Fix the shape of an input; ? leaves a dim open, 1..8 within these limits. What follows from it is computed now.",
 )
-@click.option(
+DIM = click.option(
     "--dim", "sizes", multiple=True, callback=each(_size), metavar="DIM=SIZE", help="The size of a named dim, or its limits: 1..8."
 )
+
+
+def _list_passes(context: click.Context, _option: click.Parameter, asked: bool) -> None:
+    if asked and not context.resilient_parsing:
+        from mnnx.tools.tables import print_json, print_table
+
+        rows = list(_passes())
+        if context.params["as_json"]:  # eager, so it is known by now
+            print_json(rows)
+        else:
+            cells = [[row["name"], row["when"], row["description"]] for row in rows]
+            print_table("passes, in their order", ["name", "when it runs", "what it does"], cells)
+        context.exit()
+
+
+def _passes() -> Iterator[dict[str, Any]]:
+    """All that may change a graph, for JSON."""
+    from mnnx.converter import half_weights
+    from mnnx.converter.passes import list_passes
+
+    for one in list_passes():
+        when = f"from level {one.level} on" if one.level else "at every level"
+        yield {"name": one.name, "level": one.level, "when": when, "description": one.description()}
+    when = "with --fp16 or --weights"
+    yield {"name": half_weights.NAME, "level": 0, "when": when, "description": "Stores large float32 weights in 16 bits, each with a Cast"}
+
+
+@click.command("convert", cls=Command)
+@click.argument("source")
+@click.argument("target")
+@LEVEL
+@INPUT_SHAPE
+@DIM
 @click.option("--disable-pass", "disable_passes", multiple=True, metavar="NAME", help="Don't run a pass.")
 @click.option("--dump-pass", "dump_passes", metavar="FOLDER", help="Write the graph as text into FOLDER after each pass.")
 @click.option("--explain", metavar="NODE", help="Say for each pass what it did at a node (or a result, or an op type), or why nothing.")

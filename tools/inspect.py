@@ -38,7 +38,7 @@ def command(model: str, feeds: FeedOptions, nodes: bool, as_json: bool, as_msgpa
         if form == "text":
             from mnnx.schema.graph_text import GraphText
 
-            click.echo(GraphText().of(interpreter.model.graphs[0]), nl=False)
+            click.echo(GraphText().of(interpreter.model.graphs[0], interpreter.model.ranges), nl=False)
             return
         report = {"model": model} | describe(interpreter.model) | {"plan": _plan(interpreter, feeds)}
         if nodes:

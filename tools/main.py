@@ -7,6 +7,9 @@ import importlib
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
@@ -28,11 +31,39 @@ COMMANDS = {
 }
 
 
+#: What a shell says of a process that SIGPIPE ended.
+_BROKEN_PIPE = 141
+
+
+@contextmanager
+def _quiet_where_nobody_reads() -> Iterator[None]:
+    """Ends the process as other tools end, without a word, where a reader of the output (`| head`) has gone."""
+    try:
+        try:
+            yield
+        except (click.exceptions.Exit, SystemExit):
+            sys.stdout.flush()
+            raise
+    except OSError as error:
+        if error.errno != errno.EPIPE:
+            raise
+        _discard_output()
+        raise SystemExit(_BROKEN_PIPE) from None
+
+
 class Command(click.Command):
     """A command whose MnnxErrors, lack of memory, and files that can't be read or written end as one message on stderr and the exit
     status 1."""
 
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _quiet_where_nobody_reads():
+            return super().make_context(*args, **options)
+
     def invoke(self, ctx: click.Context) -> object:
+        with _quiet_where_nobody_reads():
+            return self._invoke(ctx)
+
+    def _invoke(self, ctx: click.Context) -> object:
         try:
             result = super().invoke(ctx)
             sys.stdout.flush()
@@ -44,7 +75,7 @@ class Command(click.Command):
             raise click.ClickException(text) from error
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # click ends quietly
+                raise
             if error.filename is None:
                 _discard_output()
             raise click.ClickException(f"{error.filename or 'the output'}: {error.strerror or error}") from error
@@ -56,6 +87,14 @@ def _discard_output() -> None:
 
 
 class _Commands(click.Group):
+    def make_context(self, *args: Any, **options: Any) -> click.Context:
+        with _quiet_where_nobody_reads():
+            return super().make_context(*args, **options)
+
+    def invoke(self, ctx: click.Context) -> object:
+        with _quiet_where_nobody_reads():
+            return super().invoke(ctx)
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -19,10 +21,15 @@ __all__ = ["console", "print_json", "print_pairs", "print_table", "size"]
 _PIPE_WIDTH = 160
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # the command knows what to do
+
+
 def console(stderr: bool = False) -> Console:
     """A console as wide as the terminal; wide enough for whole rows where there is none."""
-    found = Console(stderr=stderr, highlight=False)
-    return found if found.is_terminal else Console(stderr=stderr, highlight=False, width=max(found.width, _PIPE_WIDTH))
+    found = _Console(stderr=stderr, highlight=False)
+    return found if found.is_terminal else _Console(stderr=stderr, highlight=False, width=max(found.width, _PIPE_WIDTH))
 
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
+from mnnx.converter import half_weights
 from mnnx.converter.graph import Graph
 from mnnx.converter.passes.base import Pass, Watcher
 from mnnx.converter.report import PassResult
@@ -94,6 +95,8 @@ def check_names(names: Any) -> frozenset[str]:
         raise ConversionError(f"the passes to disable must be a list of names, not {names!r}")
     given, known = list(names), [one.name for one in list_passes()]
     for name in given:
+        if name == half_weights.NAME:
+            raise ConversionError(f"{name} runs only where weights are to have 16 bits: leave weights= (--weights, --fp16) out")
         if name not in known:
             raise ConversionError(f"there is no pass {name!r}; the passes are {', '.join(known)}")
     return frozenset(given)

@@ -14,7 +14,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_products import PRODUCTS, Product, obstacle
 from mnnx.converter.passes.affine_values import AFFINE, CARRIERS, Affine, Carried, affine_of, argument_of, carried
-from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, substitute
+from mnnx.converter.passes.base import RulePass, SearchRule, made_by, only_user, substitute
 from mnnx.converter.passes.dims import rank_of
 from mnnx.schema.ops.arithmetic import Add
 from mnnx.schema.ops.convolution import Conv, ConvTranspose
@@ -164,17 +164,18 @@ def _product_rank(node: Node) -> int | None:
     return 2 if isinstance(node.op, Gemm) else None
 
 
-class MergeShifts(Rule):
+class MergeShifts(SearchRule):
     """(x + c) + d  =  x + (c + d)."""
 
     name = "sum of a sum"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._sum(node, graph) is not None else "not a constant plus one that is added to something used once"
+    def find(self, node: Node, graph: Graph) -> tuple[Node, np.ndarray] | str:
+        """The inner sum, and that of the constants."""
+        return self._sum(node, graph) or "not a constant plus one that is added to something used once"
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        inner, shift = self._sum(node, graph)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, np.ndarray]) -> None:
+        inner, shift = found
         dtype = next(value.dtype for value in node.inputs if value.constant is not None)
         constant = Value(f"{node.outputs[0].name}/sum", constant=shift.astype(dtype))
         substitute(graph, node, Node(Add(), [argument_of(inner), constant], node.outputs, node.name))

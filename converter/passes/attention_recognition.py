@@ -13,7 +13,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.attention_transposes import PackHeads, ReadTransposed
-from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.base import RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.packed_attention import PackParts
 from mnnx.converter.passes.repeated_heads import Perm, Repeated, keeps_rows, repeated_heads, unmoved
 from mnnx.schema.ops.activation import Softmax
@@ -180,26 +180,26 @@ def _as_they_lie(q: Value, k: Value, k_perm: Perm, v: Value, v_perm: Perm) -> tu
     return (keys.value, keys.perm, values.value, values.perm), keys.times
 
 
-class UnrepeatHeads(Rule):
+class UnrepeatHeads(SearchRule):
     """Attention reads each head of k and v for as many heads of q as there are more of them."""
 
     name = "repeated heads"
     ops = (Attention,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Repeated, Repeated] | str:
+        """The keys and values."""
         if node.inputs[0].rank != 4 or any(value is not None for value in (*node.inputs[4:], *node.outputs[1:])):
             return "q isn't known to be of rank 4, or there are past or present keys"
-        repeated = self._find(node)
-        return None if None not in repeated and repeated[0].times == repeated[1].times else "k and v aren't known to be of repeated heads"
+        keys, values = (repeated_heads(value, (), swapped=False, through_transposes=False) for value in node.inputs[1:3])
+        if keys is None or values is None or keys.times != values.times:
+            return "k and v aren't known to be of repeated heads"
+        return keys, values
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        keys, values = self._find(node)
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Repeated, Repeated]) -> None:
+        keys, values = found
         heads = keys.value.shape[1]
         op = node.op.replace(kv_num_heads=heads) if node.op.kv_num_heads else node.op
         substitute(graph, node, Node(op, [node.inputs[0], keys.value, values.value, *node.inputs[3:]], node.outputs, node.name))
-
-    def _find(self, node: Node) -> list[Repeated | None]:
-        return [repeated_heads(value, (), swapped=False, through_transposes=False) for value in node.inputs[1:3]]
 
 
 def _operand(value: Value, graph: Graph, swapped: bool) -> tuple[Value, Perm, float]:

@@ -11,6 +11,7 @@ from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.dims import rank_of
 from mnnx.errors import ConversionError, MnnxError
 from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.shape import Identity
 
 
 class Pass(ABC):
@@ -173,3 +174,8 @@ def substitute(graph: Graph, old: Node, new: Node) -> None:
     """Puts `new`, which makes old's outputs, in old's place."""
     graph.nodes[graph.nodes.index(old)] = new
     old.detach()
+
+
+def substitute_by(graph: Graph, old: Node, value: Value) -> None:
+    """Puts an Identity of `value` in the place of a node that gives no more than this; identity elimination takes it out."""
+    substitute(graph, old, Node(Identity(), [value], old.outputs, old.name))

@@ -90,22 +90,14 @@ class GemmToMatMul(Rule):
         substitute(graph, node, Node(op, inputs, node.outputs, node.name))
 
 
-class FuseScale(Rule):
+class FuseScale(SearchRule):
     """MatMul times (or divided by) a constant number: the alpha of a FusedMatMul."""
 
     name = "scale into MatMul"
     ops = (Mul, Div)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node, graph) is not None else "not a matrix product times a number"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        product, factor = self._find(node, graph)
-        op = _as_fused(product.op).replace(alpha=factor)
-        substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
-        graph.remove(product)
-
-    def _find(self, node: Node, graph: Graph) -> tuple[Node, float] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Node, float] | str:
+        """The product, and the alpha that it gets."""
         for result, operand in [node.inputs] if isinstance(node.op, Div) else (node.inputs, node.inputs[::-1]):
             product, number = made_by(result, MatMul, FusedMatMul), scalar(operand, beside=result)
             if product is None or not number or not _floats(product.inputs[0]) or only_user(result, graph) is not node:
@@ -114,7 +106,13 @@ class FuseScale(Rule):
                 continue
             alpha = getattr(product.op, "alpha", 1.0)
             return product, alpha * number if isinstance(node.op, Mul) else alpha / number
-        return None
+        return "not a matrix product times a number"
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, float]) -> None:
+        product, alpha = found
+        op = _as_fused(product.op).replace(alpha=alpha)
+        substitute(graph, node, Node(op, product.inputs, node.outputs, product.name))
+        graph.remove(product)
 
 
 class FuseBias(SearchRule):

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from mnnx.converter.dims_of_results import THE_END
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.base import Pass
+from mnnx.converter.shape_values import ints_at
 from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Split, Tile, Transpose
 from mnnx.schema.ops.slicing import Pad, Slice
@@ -79,22 +78,16 @@ def _gives_back_its_input(node: Node) -> bool:
         case Flatten():
             return x.rank == 2 and op.axis in (1, -1)
         case Reshape():
-            return _keeps_shape(x, _ints(node, 1), op.allowzero)
+            return _keeps_shape(x, ints_at(node, 1), op.allowzero)
         case Expand():
-            return _keeps_size(x, _ints(node, 1))
+            return _keeps_size(x, ints_at(node, 1))
         case Tile():
-            return x.rank is not None and _ints(node, 1) == [1] * x.rank
+            return x.rank is not None and ints_at(node, 1) == [1] * x.rank
         case Pad():
-            return (pads := _ints(node, 1)) is not None and not any(pads)
+            return (pads := ints_at(node, 1)) is not None and not any(pads)
         case Slice():
             return _keeps_all(x, node)
     return False
-
-
-def _ints(node: Node, place: int) -> list[int] | None:
-    """A constant input as a list of ints; None where it is computed or left out."""
-    value = node.inputs[place] if place < len(node.inputs) else None
-    return None if value is None or value.constant is None else value.constant.astype(np.int64).reshape(-1).tolist()
 
 
 def _keeps_shape(x: Value, wanted: list[int] | None, allowzero: bool) -> bool:
@@ -121,7 +114,7 @@ def _keeps_size(x: Value, wanted: list[int] | None) -> bool:
 
 def _keeps_all(x: Value, node: Node) -> bool:
     """Whether a Slice takes all of x."""
-    starts, ends, axes, steps = (_ints(node, place) for place in (1, 2, 3, 4))
+    starts, ends, axes, steps = (ints_at(node, place) for place in (1, 2, 3, 4))
     given = [value is not None for value in (*node.inputs[3:5], None, None)][:2]
     if starts is None or ends is None or any(starts) or given != [axes is not None, steps is not None]:
         return False

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from mnnx.backends import elementwise
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, is_pure, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, RulePass, is_pure, made_by, only_user, substitute, substitute_by
 from mnnx.converter.passes.slices import SplitOfSlices
 from mnnx.converter.passes.transposed_dims import PlaceOfSplit, SplitBeforeTranspose, TakeBeforeTranspose, TransposeOfOneMore
-from mnnx.schema.ops.shape import Concat, Flatten, Identity, Reshape, Squeeze, Transpose, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Flatten, Reshape, Squeeze, Transpose, Unsqueeze
 
 _MOVES = (Flatten, Reshape, Squeeze, Transpose, Unsqueeze)
 
@@ -30,8 +30,10 @@ class MergeTransposes(Rule):
     def rewrite(self, node: Node, graph: Graph) -> None:
         first = node.inputs[0].producer
         perm = tuple(first.op.perm[i] for i in node.op.perm)
-        op = Identity() if perm == tuple(range(len(perm))) else Transpose(perm=perm)
-        substitute(graph, node, Node(op, first.inputs, node.outputs, node.name))
+        if perm == tuple(range(len(perm))):
+            substitute_by(graph, node, first.inputs[0])
+        else:
+            substitute(graph, node, Node(Transpose(perm=perm), first.inputs, node.outputs, node.name))
 
 
 class MergeReshapes(Rule):
@@ -69,7 +71,7 @@ class CancelSqueezes(Rule):
         return None if one == other else "the axes differ"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Identity(), node.inputs[0].producer.inputs[:1], node.outputs, node.name))
+        substitute_by(graph, node, node.inputs[0].producer.inputs[0])
 
 
 class MoveBeforeFunction(Rule):

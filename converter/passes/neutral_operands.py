@@ -8,34 +8,31 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, made_by, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, substitute_by
 from mnnx.converter.passes.dims import broadcasts_to
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Neg, Pow, Sub
 from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.comparison import Not
-from mnnx.schema.ops.shape import Identity
 
 
-class NeutralOperand(Rule):
+class NeutralOperand(SearchRule):
     """A constant operand of zeros or ones that doesn't broadcast the other one."""
 
     name = "neutral operand"
     ops = (Add, Sub, Mul, Div, Pow)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._kept(node) is not None else "no operand is known to change nothing"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Identity(), [self._kept(node)], node.outputs, node.name))
-
-    def _kept(self, node: Node) -> Value | None:
+    def find(self, node: Node, graph: Graph) -> Value | str:
+        """The other operand."""
         number = 0 if isinstance(node.op, (Add, Sub)) else 1
         for x, operand in (node.inputs, node.inputs[::-1]) if isinstance(node.op, (Add, Mul)) else [node.inputs]:
             if operand.constant is None or operand.constant.dtype.kind not in "fiu" or operand.constant.dtype != x.dtype:
                 continue
             if operand.constant.size and (operand.constant == number).all() and broadcasts_to(operand.constant.shape, x):
                 return x
-        return None
+        return "no operand is known to change nothing"
+
+    def rewrite_found(self, node: Node, graph: Graph, found: Value) -> None:
+        substitute_by(graph, node, found)
 
 
 class Undone(Rule):
@@ -48,7 +45,7 @@ class Undone(Rule):
         return None if made_by(node.inputs[0], type(node.op)) is not None else f"not of another {node.op.name}"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Identity(), node.inputs[0].producer.inputs, node.outputs, node.name))
+        substitute_by(graph, node, node.inputs[0].producer.inputs[0])
 
 
 class CastOfCast(Rule):

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from mnnx.converter.graph import Graph, Node
-from mnnx.converter.passes.base import Rule, RulePass, is_close, made_by, only_user, substitute
+from mnnx.converter.passes.base import RulePass, SearchRule, is_close, made_by, only_user, substitute
 from mnnx.schema.ops.convolution import Conv
 from mnnx.schema.ops.slicing import Pad
 
 
-class FoldPad(Rule):
+class FoldPad(SearchRule):
     name = "zero padding into Conv"
     ops = (Conv,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._pads(node, graph) is not None else "not a Conv after a constant zero Pad of its spatial dims"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
+    def find(self, node: Node, graph: Graph) -> tuple[int, ...] | str:
         pads = self._pads(node, graph)
+        return "not a Conv after a constant zero Pad of its spatial dims" if pads is None else pads
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[int, ...]) -> None:
         padding = node.inputs[0].producer
-        op = node.op.replace(pads=pads, auto_pad="NOTSET")
+        op = node.op.replace(pads=found, auto_pad="NOTSET")
         substitute(graph, node, Node(op, [padding.inputs[0], *node.inputs[1:]], node.outputs, node.name))
         graph.remove(padding)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, made_by, only_user, scalar, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.epilogue_fusion import ACTIVATIONS, activation_of, vector
 from mnnx.converter.passes.quantized_values import dequantized, quantized
 from mnnx.schema.ops.arithmetic import Add, Div, Mul
@@ -56,19 +56,12 @@ class FuseDequantize(Rule):
         _extend(graph, node, product, FusedQLinearMatMul(dequantizes=True))
 
 
-class FuseAddend(Rule):
+class FuseAddend(SearchRule):
     name = "addend into QLinearMatMul"
     ops = (Add,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node, graph) is not None else "not a QLinearMatMul plus a vector"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        product, addend = self._find(node, graph)
-        bias = [] if len(product.inputs) == _ADDEND else [None]
-        _extend(graph, node, product, product.op, *bias, vector(addend))
-
-    def _find(self, node: Node, graph: Graph) -> tuple[Node, Value] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Node, Value] | str:
+        """The product and the addend."""
         for result, addend in (node.inputs, node.inputs[::-1]):
             product = _product(result)
             if product is None or product.op.activation or len(product.inputs) > _ADDEND or only_user(result, graph) is not node:
@@ -78,7 +71,12 @@ class FuseAddend(Rule):
                 continue
             if row.size == row.shape[-1] == product.inputs[3].shape[-1]:
                 return product, addend
-        return None
+        return "not a QLinearMatMul plus a vector"
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, Value]) -> None:
+        product, addend = found
+        bias = [] if len(product.inputs) == _ADDEND else [None]
+        _extend(graph, node, product, product.op, *bias, vector(addend))
 
 
 class FuseActivation(Rule):
@@ -99,34 +97,33 @@ class FuseActivation(Rule):
         _extend(graph, node, product, product.op.replace(activation=activation, activation_parameters=parameters))
 
 
-class ScaleQuantized(Rule):
+class ScaleQuantized(SearchRule):
     """x * c quantized with a scale is x quantized with scale / c: where x is a product's result, that saves a pass."""
 
     name = "factor into QuantizeLinear"
     ops = (QuantizeLinear,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node, graph) is not None else "not a QuantizeLinear of a QLinearMatMul times a positive number"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        result, factor = self._find(node, graph)
-        spent = node.inputs[0].producer
-        scale = node.inputs[1].constant / np.float32(factor)
-        node.set_input(0, result)
-        node.set_input(1, Value(f"{node.inputs[1].name}/{spent.name}", constant=scale))
-        graph.remove(spent)
-
-    def _find(self, node: Node, graph: Graph) -> tuple[Value, float] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, float] | str:
+        """The product's result and the factor."""
+        reason = "not a QuantizeLinear of a QLinearMatMul times a positive number"
         scaling = made_by(node.inputs[0], Mul, Div) if quantized(node) is not None else None
         if scaling is None or only_user(node.inputs[0], graph) is not node:
-            return None
+            return reason
         for result, number in [scaling.inputs] if isinstance(scaling.op, Div) else (scaling.inputs, scaling.inputs[::-1]):
             factor = scalar(number, beside=result)
             if _product(result) is None or factor is None:
                 continue
             if 1e-6 < factor < 1e6:
                 return result, factor if isinstance(scaling.op, Mul) else 1 / factor
-        return None
+        return reason
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, float]) -> None:
+        result, factor = found
+        spent = node.inputs[0].producer
+        scale = node.inputs[1].constant / np.float32(factor)
+        node.set_input(0, result)
+        node.set_input(1, Value(f"{node.inputs[1].name}/{spent.name}", constant=scale))
+        graph.remove(spent)
 
 
 class FuseQuantize(Rule):

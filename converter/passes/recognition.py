@@ -6,7 +6,7 @@ from abc import abstractmethod
 from typing import NamedTuple
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, substitute
+from mnnx.converter.passes.base import SearchRule, substitute
 from mnnx.schema.ops.base import Op
 
 
@@ -18,20 +18,19 @@ class Found(NamedTuple):
     operands: tuple[Value | None, ...] = ()
 
 
-class Recognition(Rule):
+class Recognition(SearchRule):
     """Puts one op in the place of a node whose result is, by a formula, a function of one value."""
 
     formula: str
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> Found | str:
         found = self._find(node)
         if found is None:
             return f"not {self.formula}"
         x, y = found.x, node.outputs[0]
-        return "its numbers have more dims than x" if None not in (x.rank, y.rank) and x.rank != y.rank else None
+        return "its numbers have more dims than x" if None not in (x.rank, y.rank) and x.rank != y.rank else found
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        found = self._find(node)
+    def rewrite_found(self, node: Node, graph: Graph, found: Found) -> None:
         substitute(graph, node, Node(found.op, [found.x, *found.operands], node.outputs, node.name))
 
     @abstractmethod

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, other_input, substitute
+from mnnx.converter.passes.base import RulePass, SearchRule, made_by, only_user, other_input, substitute
 from mnnx.converter.passes.rotary_tables import Half, half_of
 from mnnx.schema.ops.arithmetic import Add, Mul, Neg
 from mnnx.schema.ops.attention import RotaryEmbedding
@@ -58,28 +58,27 @@ class RecognizeRotary(SearchRule):
         return None
 
 
-class TakeInOtherColumns(Rule):
+class TakeInOtherColumns(SearchRule):
     """The first columns, rotated, and those behind them, as they are."""
 
     name = "columns that aren't rotated"
     ops = (Concat,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node, graph) is not None else "not the first columns of a tensor, rotated and used once, and the others"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, rotary, count = self._find(node, graph)
-        op = rotary.op.replace(rotary_embedding_dim=count)
-        substitute(graph, node, Node(op, [x, *rotary.inputs[1:]], node.outputs, rotary.name))
-
-    def _find(self, node: Node, graph: Graph) -> tuple[Value, Node, int] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, Node, int] | str:
+        """What is rotated, by which node, and how many columns of it."""
+        reason = "not the first columns of a tensor, rotated and used once, and the others"
         rotary = made_by(node.inputs[0], RotaryEmbedding)
         if rotary is None or len(node.inputs) != 2 or node.op.axis not in (-1, 3) or rotary.op.num_heads or rotary.op.rotary_embedding_dim:
-            return None
+            return reason
         (x, taken), (same, rest) = _columns_of(rotary.inputs[0]), _columns_of(node.inputs[1])
         if x is None or x is not same or only_user(node.inputs[0], graph) is None:
-            return None
-        return (x, rotary, len(taken)) if taken == range(len(taken)) and rest == range(len(taken), x.shape[-1]) else None
+            return reason
+        return (x, rotary, len(taken)) if taken == range(len(taken)) and rest == range(len(taken), x.shape[-1]) else reason
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, Node, int]) -> None:
+        x, rotary, count = found
+        op = rotary.op.replace(rotary_embedding_dim=count)
+        substitute(graph, node, Node(op, [x, *rotary.inputs[1:]], node.outputs, rotary.name))
 
 
 def _unrotated(value: Value) -> Value | None:

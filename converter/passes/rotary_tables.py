@@ -11,6 +11,7 @@ import numpy as np
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
 from mnnx.converter.passes.base import made_by, scalar
+from mnnx.converter.shape_values import constant_ints
 from mnnx.schema.ops.arithmetic import Cos, Mul, Neg, Sin
 from mnnx.schema.ops.base import Op
 from mnnx.schema.ops.cast import Cast
@@ -65,7 +66,7 @@ def half_of(table: Value, x: Value) -> Half | str:
     if table.rank == 4:
         place = next((i for i, step in enumerate(half.steps) if not isinstance(step.op, _ELEMENTWISE)), len(half.steps))
         inner = half.steps[place:]
-        if inner and isinstance(inner[0].op, Unsqueeze) and _ints(inner[0].operands[0]) in ([1], [-3]):
+        if inner and isinstance(inner[0].op, Unsqueeze) and constant_ints(inner[0].operands[0]) in ([1], [-3]):
             return half._replace(steps=half.steps[:place] + inner[1:])
         return _after(half, Squeeze(), 1)
     return _after(half, Unsqueeze(), 0) if table.rank == 2 else half
@@ -113,10 +114,10 @@ def _step(value: Value) -> tuple[Value, _Step] | None:
         case Gather():
             keeps = rank >= 2 and node.op.axis not in (-1, rank - 1)
         case Slice():
-            axes = _ints(operands[2]) if len(operands) > 2 else None
+            axes = constant_ints(operands[2]) if len(operands) > 2 else None
             keeps = axes is not None and not {-1, rank - 1} & set(axes)
         case Squeeze() | Unsqueeze():
-            axes, largest = _ints(operands[0]) if operands else None, max(rank, value.rank)
+            axes, largest = constant_ints(operands[0]) if operands else None, max(rank, value.rank)
             keeps = axes is not None and not {-1, largest - 1} & set(axes)
         case _:
             keeps = True
@@ -129,7 +130,3 @@ def _equal_half(table: Value) -> Value | None:
         return None
     first, second = np.split(table.constant, 2, axis=-1)
     return Value(f"{table.name}/half", constant=np.ascontiguousarray(first)) if np.array_equal(first, second) else None
-
-
-def _ints(value: Value | None) -> list[int] | None:
-    return None if value is None or value.constant is None else value.constant.reshape(-1).tolist()

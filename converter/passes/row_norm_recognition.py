@@ -15,7 +15,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.passes.affine_values import Affine, affine_of, argument_of
-from mnnx.converter.passes.base import Rule, SearchRule, is_close, made_by, only_user, other_input, scalar, substitute
+from mnnx.converter.passes.base import SearchRule, is_close, made_by, only_user, other_input, scalar, substitute
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Reciprocal, Sqrt, Sub
 from mnnx.schema.ops.normalization import LayerNormalization, RMSNormalization
 from mnnx.schema.ops.reduction import ReduceMean
@@ -33,7 +33,7 @@ class _Quotient(Row):
     factor: Value
 
 
-class _Recognition(Rule):
+class _Recognition(SearchRule):
     """Starts from the division, or from the product with the reciprocal."""
 
     ops = (Div, Mul)
@@ -44,7 +44,7 @@ class _Recognition(Rule):
     def _normalized(self, quotient: _Quotient) -> Value | None:
         """What is normalized, where the quotient is of the formula."""
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> _Quotient | str:
         found = self._find(node)
         if found is None:
             return f"not {self.formula}"
@@ -57,10 +57,9 @@ class _Recognition(Rule):
             return "epsilon has more dims than x"
         if not y.users and not graph.is_output(y):
             return "nobody needs its result"
-        return None if only_user(found.factor, graph) is node else "the deviation is used elsewhere"
+        return found if only_user(found.factor, graph) is node else "the deviation is used elsewhere"
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        found = self._find(node)
+    def rewrite_found(self, node: Node, graph: Graph, found: _Quotient) -> None:
         scale = Value(f"{node.outputs[0].name}/scale", constant=np.ones(found.x.shape[-1], found.x.dtype))
         op = self.made(axis=-1, epsilon=found.epsilon)
         substitute(graph, node, Node(op, [found.x, scale], node.outputs, node.name))

@@ -13,7 +13,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
-from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, substitute, substitute_by
 from mnnx.converter.shape_values import DimOf, Elements, elements
 from mnnx.schema.ops.activation import LogSoftmax, Softmax
 from mnnx.schema.ops.arithmetic import Add, Div, Mul, Pow, Sub
@@ -21,56 +21,55 @@ from mnnx.schema.ops.cast import Cast
 from mnnx.schema.ops.comparison import And, Equal, Greater, GreaterOrEqual, Less, LessOrEqual, Or, Where
 from mnnx.schema.ops.generation import ConstantOfShape
 from mnnx.schema.ops.indexing import Gather
-from mnnx.schema.ops.shape import Concat, Expand, Flatten, Identity, Reshape, Shape, Squeeze, Unsqueeze
+from mnnx.schema.ops.shape import Concat, Expand, Flatten, Reshape, Shape, Squeeze, Unsqueeze
 from mnnx.schema.ops.slicing import Slice
 
 _INT64 = np.dtype("int64")
 
 
-class KnownDims(Rule):
+class KnownDims(SearchRule):
     """Dims of fixed size, picked from a shape of which others are open."""
 
     name = "dims of fixed size"
     ops = (Add, Cast, Concat, Div, Gather, Mul, Reshape, Shape, Slice, Squeeze, Sub, Unsqueeze, Where)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> Elements | str:
         found = elements(node.outputs[0])
         if found is None or not all(isinstance(item, int) for item in found.items):
             return "not all its elements are dims of fixed size or constants"
         if node.outputs[0].dtype is None:
             return "the dtype of its result isn't known"
-        return "its result is an output of the graph, which a node has to make" if graph.is_output(node.outputs[0]) else None
+        return "its result is an output of the graph, which a node has to make" if graph.is_output(node.outputs[0]) else found
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        result, found = node.outputs[0], elements(node.outputs[0])
+    def rewrite_found(self, node: Node, graph: Graph, found: Elements) -> None:
+        result = node.outputs[0]
         array = np.array(found.items, result.dtype)
         graph.replace_value(result, Value(result.name, constant=array.reshape(()) if found.is_scalar else array))
         graph.remove(node)
 
 
-class PartOfShape(Rule):
+class PartOfShape(SearchRule):
     """Neighbouring dims of one tensor, however they were picked: Shape with a start and an end."""
 
     name = "part of a Shape"
     ops = (Cast, Concat, Gather, Reshape, Slice, Unsqueeze, Where)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, int, int] | str:
+        """The tensor, and where its dims start and end."""
         if node.outputs[0].dtype != _INT64:
             return "its result isn't known to be int64"
-        return None if self._part(node) is not None else "its elements are not neighbouring dims of one tensor"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        tensor, start, end = self._part(node)
-        substitute(graph, node, Node(Shape(start=start, end=end), [tensor], node.outputs, node.name))
-
-    def _part(self, node: Node) -> tuple[Value, int, int] | None:
+        reason = "its elements are not neighbouring dims of one tensor"
         found = elements(node.outputs[0])
         if found is None or found.is_scalar or not found.items or not all(isinstance(item, DimOf) for item in found.items):
-            return None
+            return reason
         tensor, start = found.items[0]
         if any(item.tensor is not tensor or item.place != start + i for i, item in enumerate(found.items)):
-            return None
+            return reason
         return tensor, start, start + len(found.items)
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, int, int]) -> None:
+        tensor, start, end = found
+        substitute(graph, node, Node(Shape(start=start, end=end), [tensor], node.outputs, node.name))
 
 
 class ShapeOfInput(SearchRule):
@@ -121,19 +120,20 @@ class SoftmaxOfRows(Rule):
         substitute(graph, node, Node(softmax.op, [x], node.outputs, softmax.name))
 
 
-class ReshapeByOwnDims(Rule):
+class ReshapeByOwnDims(SearchRule):
     """A Reshape to a shape that is computed from dims of its operand."""
 
     name = "Reshape by own dims"
     ops = (Reshape,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
+    def find(self, node: Node, graph: Graph) -> list[int] | str:
         if node.inputs[1].constant is not None:
             return "its shape is constant"
-        return None if self._shape(node) is not None else "its shape isn't made of constants and dims that its operand has at their places"
+        shape = self._shape(node)
+        return "its shape isn't made of constants and dims that its operand has at their places" if shape is None else shape
 
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        shape = Value(f"{node.outputs[0].name}/shape", constant=np.array(self._shape(node), np.int64))
+    def rewrite_found(self, node: Node, graph: Graph, found: list[int]) -> None:
+        shape = Value(f"{node.outputs[0].name}/shape", constant=np.array(found, np.int64))
         substitute(graph, node, Node(Reshape(), [node.inputs[0], shape], node.outputs, node.name))
 
     def _shape(self, node: Node) -> list[int] | None:
@@ -169,23 +169,16 @@ class ExpandToOwnDims(Rule):
         return None if x.rank is not None and _keeps_dims(elements(node.inputs[1]), x) else "it isn't known to keep its operand's shape"
 
     def rewrite(self, node: Node, graph: Graph) -> None:
-        substitute(graph, node, Node(Identity(), [node.inputs[0]], node.outputs, node.name))
+        substitute_by(graph, node, node.inputs[0])
 
 
-class FillOfOwnDims(Rule):
+class FillOfOwnDims(SearchRule):
     """An operand that is one number everywhere, filled into the other one's dims, as exporters write ones_like and zeros_like."""
 
     name = "fill of own dims"
     ops = (Add, Sub, Mul, Div, Pow, And, Or, Equal, Greater, GreaterOrEqual, Less, LessOrEqual)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._fill(node) is not None else "no operand is a number that is filled into dims of the other one"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        place, number = self._fill(node)
-        node.set_input(place, Value(f"{node.inputs[place].name}/number", constant=number))
-
-    def _fill(self, node: Node) -> tuple[int, np.ndarray] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[int, np.ndarray] | str:
         """Which operand it is, and its number, a scalar."""
         for place, x in enumerate(node.inputs[::-1]):
             fill = made_by(node.inputs[place], ConstantOfShape, Expand)
@@ -197,7 +190,11 @@ class FillOfOwnDims(Rule):
                 number, shape = fill.inputs[0].constant, fill.inputs[1]
             if number is not None and number.size == 1 and number.ndim <= x.rank and _keeps_dims(elements(shape), x):
                 return place, number.reshape(())
-        return None
+        return "no operand is a number that is filled into dims of the other one"
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[int, np.ndarray]) -> None:
+        place, number = found
+        node.set_input(place, Value(f"{node.inputs[place].name}/number", constant=number))
 
 
 def _keeps_dims(shape: Elements | None, x: Value) -> bool:

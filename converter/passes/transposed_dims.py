@@ -9,7 +9,7 @@ import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
 from mnnx.converter.inference import infer_node
-from mnnx.converter.passes.base import Rule, made_by, only_user, substitute
+from mnnx.converter.passes.base import Rule, SearchRule, made_by, only_user, substitute
 from mnnx.schema.model import Dim
 from mnnx.schema.ops.arithmetic import Mul
 from mnnx.schema.ops.indexing import Gather
@@ -17,34 +17,26 @@ from mnnx.schema.ops.matmul import MatMul
 from mnnx.schema.ops.shape import Reshape, Split, Squeeze, Transpose, Unsqueeze
 
 
-class SplitBeforeTranspose(Rule):
+class SplitBeforeTranspose(SearchRule):
     """Reshape, Transpose and a Reshape that splits one dim: what is split before is transposed in one go."""
 
     name = "split before a Transpose"
     ops = (Reshape,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node, graph) is not None else "not known to split a dim of a transposed Reshape, used once"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, dims, perm = self._find(node, graph)
-        if dims != x.shape:
-            x = reshaped(x, dims, node, graph)
-        substitute(graph, node, Node(Transpose(perm=perm), [x], node.outputs, node.inputs[0].producer.name))
-
-    def _find(self, node: Node, graph: Graph) -> tuple[Value, tuple[Dim, ...], tuple[int, ...]] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, tuple[Dim, ...], tuple[int, ...]] | str:
         """The first operand, the dims that it is reshaped to, and their permutation."""
+        reason = "not known to split a dim of a transposed Reshape, used once"
         moved = made_by(node.inputs[0], Transpose)
         first = made_by(moved.inputs[0], Reshape) if moved is not None and moved.op.perm else None
         if first is None or only_user(node.inputs[0], graph) is None:
-            return None
+            return reason
         x, whole, parted, perm = first.inputs[0], moved.outputs[0].shape, node.outputs[0].shape, moved.op.perm
         if any(shape is None or None in shape for shape in (x.shape, whole, parted)) or not len(perm) == len(whole) < len(parted):
-            return None
+            return reason
         place = next((i for i, (a, b) in enumerate(zip(whole, parted, strict=False)) if a != b), len(whole) - 1)
         behind = len(whole) - 1 - place
         if behind and whole[-behind:] != parted[-behind:]:
-            return None
+            return reason
         parts = parted[place : len(parted) - behind]
         split = perm[place]
         places = {axis: [axis + (len(parts) - 1) * (axis > split)] for axis in perm} | {split: list(range(split, split + len(parts)))}
@@ -52,33 +44,38 @@ class SplitBeforeTranspose(Rule):
         for axis in range(len(perm)):
             dims += parts if axis == split else [whole[perm.index(axis)]]
         if tuple(dims) != x.shape and constant_shape(x, dims) is None:
-            return None
+            return reason
         return x, tuple(dims), tuple(new for axis in perm for new in places[axis])
 
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, tuple[Dim, ...], tuple[int, ...]]) -> None:
+        x, dims, perm = found
+        if dims != x.shape:
+            x = reshaped(x, dims, node, graph)
+        substitute(graph, node, Node(Transpose(perm=perm), [x], node.outputs, node.inputs[0].producer.name))
 
-class TransposeOfOneMore(Rule):
+
+class TransposeOfOneMore(SearchRule):
     """Unsqueeze, Transpose and Squeeze of a dim that is only there in between."""
 
     name = "Transpose of one dim more"
     ops = (Squeeze,)
 
-    def match(self, node: Node, graph: Graph) -> str | None:
-        return None if self._find(node) is not None else "not of a transposed Unsqueeze, of its dim"
-
-    def rewrite(self, node: Node, graph: Graph) -> None:
-        x, perm = self._find(node)
-        substitute(graph, node, Node(Transpose(perm=perm), [x], node.outputs, node.inputs[0].producer.name))
-
-    def _find(self, node: Node) -> tuple[Value, tuple[int, ...]] | None:
+    def find(self, node: Node, graph: Graph) -> tuple[Value, tuple[int, ...]] | str:
+        """The operand and its permutation."""
+        reason = "not of a transposed Unsqueeze, of its dim"
         moved = made_by(node.inputs[0], Transpose)
         added = made_by(moved.inputs[0], Unsqueeze) if moved is not None and moved.op.perm else None
         if added is None or len(node.inputs) < 2:
-            return None
+            return reason
         rank = len(moved.op.perm)
         one, dropped = _axis(added.inputs[1], rank), _axis(node.inputs[1], rank)
         if one is None or dropped is None or moved.op.perm[dropped] != one:
-            return None
+            return reason
         return added.inputs[0], tuple(axis - (axis > one) for axis in moved.op.perm if axis != one)
+
+    def rewrite_found(self, node: Node, graph: Graph, found: tuple[Value, tuple[int, ...]]) -> None:
+        x, perm = found
+        substitute(graph, node, Node(Transpose(perm=perm), [x], node.outputs, node.inputs[0].producer.name))
 
 
 class PlaceOfSplit(Rule):

@@ -207,7 +207,8 @@ def _coerce(value: Any, annotation: Any, where: str) -> Any:
 def op(name: str):
     """Registers a definition under its canonical name: ONNX's own, or `domain::Name` for other domains (`mnnx::` for our fused ops).
 
-    Raises TypeError for what is no Op, ValueError for a name that is taken, or, in a module of another package, has no domain.
+    Raises TypeError for what is no Op, ValueError for a name that is taken, or, in a module of another package, has no domain; there, also
+    TypeError for annotations and defaults that a model file can't hold.
     """
 
     def register(cls: type[Op]) -> type[Op]:
@@ -223,14 +224,28 @@ def op(name: str):
         cls.subgraphs = tuple(key for key, (annotation, _) in cls.fields.items() if annotation is Subgraph)
         if any(isinstance(annotation, str) for annotation, _ in cls.fields.values()):
             raise TypeError(f"{cls.__module__} defines the op {name}: it must not have `from __future__ import annotations`")
-        if not cls.__module__.startswith(f"{__package__}.") and (name in _homes() or "::" not in name):
-            raise ValueError(f"the op {name} of {cls.__module__} needs a name of its own, with a domain: 'com.example::Name'")
+        if not cls.__module__.startswith(f"{__package__}."):
+            if name in _homes() or "::" not in name:
+                raise ValueError(f"the op {name} of {cls.__module__} needs a name of its own, with a domain: 'com.example::Name'")
+            _check_fields(cls)
         if name in OPS:
             raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
         OPS[name] = cls
         return cls
 
     return register
+
+
+def _check_fields(cls: type[Op]) -> None:
+    """Raises TypeError where the attributes of an op are none that a model file can hold."""
+    from mnnx.schema.attributes import kinds
+
+    if hasattr(cls, "__dataclass_fields__"):
+        raise TypeError(f"the op {cls.name} must not be a dataclass: mnnx reads the annotations itself")
+    kinds(cls)
+    for key, (annotation, default) in cls.fields.items():
+        if default is not ... and default is not None:
+            cls.fields[key] = (annotation, _coerce(default, annotation, f"the default of {cls.name}.{key}"))
 
 
 def find(name: str) -> type[Op] | None:

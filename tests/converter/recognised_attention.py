@@ -34,7 +34,7 @@ ATTENTION = {
         """agraph (float[2,5,4,3] x, float[2,7,4,3] z) => (float[2,5,4,3] y)
         { q = Transpose<perm = [0, 2, 1, 3]>(x)
           k = Transpose<perm = [0, 2, 1, 3]>(z)
-          o = Attention<right_window_size = 1, softcap = 2.0>(q, k, k)
+          o = Attention<softcap = 2.0>(q, k, k)
           y = Transpose<perm = [0, 2, 1, 3]>(o) }""",
         {"heads in rows": 1},
         {"Reshape": 4, "Attention": 1},

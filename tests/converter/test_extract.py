@@ -166,3 +166,42 @@ def test_the_source_may_be_a_model_in_memory(tmp_path: Path) -> None:
 def test_arguments_of_a_wrong_kind_are_an_error(source: Path, tmp_path: Path, changed: dict, message: str) -> None:
     with pytest.raises(mnnx.ConversionError, match=message):
         mnnx.extract(**{"source": source, "target": tmp_path / "part.mnnx", "outputs": ["s"]} | changed)
+
+
+@pytest.mark.parametrize("name", ["u", "v"])
+@pytest.mark.parametrize("side", ["inputs", "outputs"])
+def test_a_tensor_inside_of_a_subgraph_is_told_of(source: Path, tmp_path: Path, name: str, side: str) -> None:
+    branch = {"u": "then_branch", "v": "else_branch"}[name]
+    with pytest.raises(
+        mnnx.ConversionError, match=rf"'{name}' is inside of {branch} of the node 'If_\d+' \(If\); only tensors of the main"
+    ):
+        mnnx.extract(source, tmp_path / "part.mnnx", **{side: [name]})
+
+
+@pytest.mark.parametrize(
+    ("options", "shape", "ranges"),
+    [
+        ({"dims": {"N": 2}}, (2, 3), {}),
+        ({"input_shapes": {"x": (5, 3)}}, (5, 3), {}),
+        ({"dims": {"N": (1, 8)}}, ("N", 3), {"N": (1, 8)}),
+    ],
+)
+def test_shapes_of_the_whole_model_are_fixed_before_the_part_is_cut_out(tmp_path: Path, options, shape, ranges) -> None:
+    mnnx.extract(onnx.parser.parse_model(MODEL), tmp_path / "part.mnnx", inputs=["a"], outputs=["p"], **options)
+    model = mnnx.Interpreter.from_file(tmp_path / "part.mnnx").model
+    graph = model.graphs[0]
+    assert [graph.values[i].shape for i in graph.inputs] == [shape]
+    assert model.ranges == ranges
+
+
+def test_shapes_that_break_a_rule_are_an_error(tmp_path: Path) -> None:
+    model = """<ir_version: 8, opset_import: ["": 17]> g (float[A, B] x, float[D, C] y) => (float[A, C] z)
+        { z = MatMul(x, y) }"""
+    with pytest.raises(mnnx.ConversionError, match="MatMul"):
+        mnnx.extract(onnx.parser.parse_model(model), tmp_path / "part.mnnx", dims={"A": 2, "B": 3, "D": 4, "C": 5})
+
+
+def test_the_shapes_of_a_converted_model_are_settled(tmp_path: Path) -> None:
+    mnnx.convert(onnx.parser.parse_model(MODEL), tmp_path / "m.mnnx")
+    with pytest.raises(mnnx.ConversionError, match="were settled when it was converted; give the"):
+        mnnx.extract(tmp_path / "m.mnnx", tmp_path / "part.mnnx", dims={"N": 2})

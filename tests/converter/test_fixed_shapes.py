@@ -84,12 +84,12 @@ def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(option
         ({"input_shapes": {"x": (1, 3, 8, 8)}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 1"),
         ({"input_shapes": {"x": ("batch", 3, "H", "W")}, "dims": {"N": 2}}, "the dim 'N' can't be 2: the input shapes make it 'batch'"),
         ({"dims": {"batch": 2}}, "no input has a dim 'batch'; named dims are 'H', 'K', 'N', 'W'"),
-        ({"dims": {"N": 0}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, not 0"),
+        ({"dims": {"N": 0}}, r"'N' must be a whole number from 1 to 2\*\*63 - 1, or a range \(smallest, largest\), not 0"),
         ({"dims": {"N": 1.5}}, "must be a whole number"),
-        ({"dims": {"N": 2**70}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, not 1180591620717411303424"),
+        ({"dims": {"N": 2**70}}, r"the dim 'N' must be a whole number from 1 to 2\*\*63 - 1, .*, not 1180591620717411303424"),
         ({"input_shapes": {"x": ("-5", 3, 8, 8)}}, "a dim of the input 'x' must be a whole number .*, not '-5'"),
         ({"dims": ["N"]}, "dims must be a dict"),
-        ({"dims": {"N": (1, 2, 3)}}, r"the dim 'N' must be a size or a range \(smallest, largest\), not \(1, 2, 3\)"),
+        ({"dims": {"N": (1, 2, 3)}}, r"the dim 'N' must be .* or a range \(smallest, largest\), not \(1, 2, 3\)"),
         ({"dims": {"N": (8, 1)}}, r"the range of the dim 'N' is empty: 8\.\.1"),
         ({"dims": {"N": (-1, 8)}}, "the smallest size of the dim 'N' must be a whole number"),
         ({"dims": {"N": (1, 8.5)}}, "the largest size of the dim 'N' must be a whole number"),
@@ -98,7 +98,17 @@ def test_what_is_fixed_is_fixed_in_all_inputs_and_the_rest_keeps_its_name(option
         ({"input_shapes": {"x": (1, (3, 4), 8, 8)}}, r"dim 1 of the input 'x' .* is fixed at 3, and can't have the range 3\.\.4"),
         ({"input_shapes": {"x": ((1, 8), 3, 8, 8), "z": ((1, 4), 5)}}, r"'z' \[N, 5\] can't have two ranges, 1\.\.8 and 1\.\.4"),
         ({"input_shapes": {"x": "1x3x8x8"}}, "must be a list of sizes"),
-        ({"input_shapes": {"x": (1, 3, 8, -2)}}, r"a dim of the input 'x' must be a whole number from 1 to 2\*\*63 - 1, not -2"),
+        ({"input_shapes": {"x": (1, 3, 8, -2)}}, r"a dim of the input 'x' must be a whole number from 1 to 2\*\*63 - 1, .*, not -2"),
+        (
+            {"input_shapes": {"x": [[1, 8], 3, 8, 8]}},
+            r"'x' must be a whole number .*, or a range \(smallest, largest\), or a name, or None, -1 or \"\?\" where it stays as it is, "
+            r"not \[1, 8\]; a range is a tuple: \(1, 8\)",
+        ),
+        ({"dims": {"N": [1, None]}}, r"or a range \(smallest, largest\), not \[1, None\]; a range is a tuple: \(1, None\)"),
+        ({"dims": {"N": [4]}}, r"or a range \(smallest, largest\), not \[4\]$"),
+        ({"dims": {"N": np.array([1, 8])}}, r"or a range \(smallest, largest\), not array"),
+        ({"input_shapes": {"x": (np.array([1, 8]), 3, 8, 8)}}, r"or a name, .* not array"),
+        ({"dims": {"N": (1, "8")}}, "the largest size of the dim 'N' must be a whole number .*, or None for no limit, not '8'"),
     ],
 )
 def test_what_doesnt_fit_the_model_is_an_error(options: dict, message: str, tmp_path: Path) -> None:
@@ -267,3 +277,70 @@ def test_dims_that_are_computed_of_others_follow_these(options: dict, x: tuple, 
 @pytest.mark.parametrize("name", ["2N", "N 1", "N()", "-N", "N**2", "N/2", "N//0", "N - 4", "N if N else N", "007*N", "N" + " + N" * 5000])
 def test_a_name_that_is_no_arithmetic_stays_as_it_is(name: str) -> None:
     assert computed_dim(name, {"N": 3}, {"N"}) == name
+
+
+def _computed(*shapes: tuple[str, ...]) -> onnx.ModelProto:
+    """A model whose inputs a, b, … have dims of these names."""
+    names = "abcd"[: len(shapes)]
+    info = [
+        (onnx.helper.make_tensor_value_info(name, 1, shape), onnx.helper.make_tensor_value_info(f"{name}_out", 1, shape))
+        for name, shape in zip(names, shapes, strict=True)
+    ]
+    nodes = [onnx.helper.make_node("Neg", [name], [f"{name}_out"]) for name in names]
+    graph = onnx.helper.make_graph(nodes, "g", [i for i, _ in info], [o for _, o in info])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 20)], ir_version=9)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dims": {"N": 2}, "input_shapes": {"b": (6, 8)}}, r"the dim '2\*N' can't be 6: 'N' is 2, which makes it 4"),
+        ({"input_shapes": {"a": (2,), "b": (6, 8)}}, r"the dim '2\*N' can't be 6: 'N' is 2, which makes it 4"),
+        ({"dims": {"N": 2, "2*N": 6}}, r"the dim '2\*N' can't be 6: 'N' is 2"),
+        ({"input_shapes": {"a": ("B",), "b": (6, 8)}, "dims": {"B": 2}}, r"the dim '2\*N' can't be 6: 'N' is 2"),
+        ({"input_shapes": {"a": ("B",), "b": ("2*B", 8)}, "dims": {"B": 2, "2*B": 6}}, r"the dim '2\*B' can't be 6: 'B' is 2"),
+        ({"input_shapes": {"b": (7, 8)}}, r"the dim '2\*N' can't be 7: no size of 'N' makes it so"),
+        ({"input_shapes": {"b": (6, 8), "c": (5, 8)}}, r"the dim 'N \+ 1' can't be 5, which makes 'N' 4: '2\*N' is 6, which makes it 3"),
+        ({"dims": {"N": 9}, "input_shapes": {"d": (4, 8)}}, r"the dim '\(N \+ 1\)//2' can't be 4: 'N' is 9, which makes it 5"),
+        ({"dims": {"N": (1, 8)}, "input_shapes": {"b": (40, 8)}}, r"the dim '2\*N' can't be 40: 'N' is 1\.\.8, which makes it 2\.\.16"),
+        ({"input_shapes": {"a": ((1, 8),), "b": (40, 8)}}, r"the dim '2\*N' can't be 40: 'N' is 1\.\.8, which makes it 2\.\.16"),
+        ({"input_shapes": {"b": (12, 8), "d": (4, 8)}}, r"the dim '\(N \+ 1\)//2' can't be 4: 'N' is 6, which makes it 3"),
+        ({"dims": {"N": (1, 8), "2*N": (20, None)}}, r"the dim '2\*N' can't be 20\.\.: 'N' is 1\.\.8, which makes it 2\.\.16"),
+        ({"dims": {"N": 3, "2*N": (2, 8)}}, r"the dim '2\*N' is fixed at 6, and can't have the range 2\.\.8"),
+    ],
+)
+def test_sizes_that_dont_go_with_each_other_are_an_error(options: dict, message: str, tmp_path: Path) -> None:
+    model = _computed(("N",), ("2*N", 8), ("N + 1", 8), ("(N + 1)//2", 8))
+    with pytest.raises(mnnx.ConversionError, match=message):
+        mnnx.convert(model, tmp_path / "m.mnnx", **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "shapes"),
+    [
+        ({"dims": {"N": 2}, "input_shapes": {"b": (4, 8)}}, [(2,), (4, 8), (3, 8), (1, 8)]),
+        ({"input_shapes": {"b": (6, 8)}}, [(3,), (6, 8), (4, 8), (2, 8)]),
+        ({"input_shapes": {"d": (2, 8)}}, [("N",), ("2*N", 8), ("N + 1", 8), (2, 8)]),
+        ({"input_shapes": {"a": ("B",), "b": ("2*B", 8)}, "dims": {"B": 2}}, [(2,), (4, 8), (3, 8), (1, 8)]),
+        ({"dims": {"N": (1, 8), "2*N": (4, 40)}}, [("N",), ("2*N", 8), ("N + 1", 8), ("(N + 1)//2", 8)]),
+    ],
+)
+def test_sizes_follow_from_each_other(options: dict, shapes: list, tmp_path: Path) -> None:
+    mnnx.convert(_computed(("N",), ("2*N", 8), ("N + 1", 8), ("(N + 1)//2", 8)), tmp_path / "m.mnnx", **options)
+    graph = mnnx.Interpreter.from_file(tmp_path / "m.mnnx").model.graphs[0]
+    assert [graph.values[i].shape for i in graph.inputs] == shapes
+
+
+def test_ranges_of_computed_dims_follow_new_names(tmp_path: Path) -> None:
+    report = mnnx.convert(_computed(("N",), ("2*N",)), tmp_path / "m.mnnx", dims={"2*N": (2, 8)}, input_shapes={"a": ("B",)})
+    assert report.ranges == {"2*B": (2, 8)}
+
+
+@pytest.mark.parametrize(("mask", "fits"), [(5, True), (1, True), (6, False)])
+def test_a_dim_that_is_a_sum_of_others_may_be_broadcast(mask: int, fits: bool, tmp_path: Path) -> None:
+    model, options = _computed(("N",), ("M",), ("N + M",)), {"dims": {"N": 2, "M": 3}, "input_shapes": {"c": (mask,)}}
+    if fits:
+        mnnx.convert(model, tmp_path / "m.mnnx", **options)
+        return
+    with pytest.raises(mnnx.ConversionError, match=r"the dim 'N \+ M' can't be 6: 'M' is 3, 'N' is 2, which makes it 5"):
+        mnnx.convert(model, tmp_path / "m.mnnx", **options)

@@ -5,18 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pytest
 
 import mnnx
 from mnnx.backends.backend import backend_creator, temporary_backend
 from mnnx.backends.cpu.numpy_executions.registry import numpy_execution
+from mnnx.schema.ops.base import OPS
 from mnnx.tools.ops import onnx_ops
 
 #: One op whose result is known when it has run, one whose `infer` says what SPEC does, and an importer that gives no value.
 SCRIPT = """
 import json, sys
 import mnnx, numpy as np, onnx.parser
+from mnnx.backends.cpu.numpy_executions import registry
 
 @mnnx.op("com.example::Late")
 class Late(mnnx.Op):
@@ -41,6 +46,7 @@ RESULTS = {
     "text": lambda x: np.array(["a", "b"], object),
     "view": lambda x: np.broadcast_to(x[:1], (200_000, 200_000)),
     "array": lambda x: x[x > 0],
+    "writes": lambda x: np.add(x, 1, out=x),
 }
 SPECS = {
     "no Spec": lambda x: x.shape,
@@ -65,6 +71,8 @@ for name, SPEC in SPECS.items():
     found[name] = outcome("Early")
 found["two outputs"] = outcome("Early", "y, z")
 found["importer"] = outcome("Nothing")
+RESULT = lambda sequence: np.array(sequence[0].flags.writeable)
+found["sequence"] = str(registry.run(Late(), [[np.zeros(2)]])[0])
 print(json.dumps(found))
 """
 
@@ -92,6 +100,8 @@ EARLY = "ConversionError: node 'Early_0' (com.example::Early) is broken: its inf
         ("text", "['a', 'b']"),
         ("view", "LimitExceeded: op 'Late_0' (com.example::Late) wants to make a tensor float32[200000, 200000] "),
         ("array", "[2.0]"),
+        ("writes", "InputError: op 'Late_0' (com.example::Late) can't run on inputs float32[2]: output array is read-only"),
+        ("sequence", "False"),
         ("no Spec", EARLY + "Specs, not 2"),
         ("name of a dtype", EARLY + "a NumPy dtype and a shape of sizes, not 'float32' and (2,)"),
         ("negative", EARLY + "a NumPy dtype and a shape of sizes, not dtype('float32') and (-1,)"),
@@ -110,6 +120,45 @@ def test_what_is_no_op_cant_be_registered() -> None:
         mnnx.op("com.example::NoOp")(type("NoOp", (), {}))
     with pytest.raises(TypeError, match="are for classes of ops"):
         numpy_execution(int)(lambda op: None)
+
+
+_KNOWN = r"; an attribute is one of int, bool, float, str, dtype, ndarray, Subgraph, tuple\[int, \.\.\.\], "
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "message"),
+    [
+        (list, ..., f"com.example::Bad.a can't be written to a model file: it is annotated list{_KNOWN}"),
+        (list[int], (1,), rf"it is annotated list\[int\]{_KNOWN}"),
+        (dict, ..., f"it is annotated dict{_KNOWN}"),
+        (set[int], ..., rf"it is annotated set\[int\]{_KNOWN}"),
+        (tuple[int, int], (1, 2), rf"it is annotated tuple\[int, int\]{_KNOWN}"),
+        (int | str, 1, rf"it is annotated int \| str{_KNOWN}"),
+        (int, [1], r"the default of com.example::Bad.a must be int, not \[1\]"),
+        (np.ndarray, [1.0], r"the default of com.example::Bad.a must be ndarray, not \[1.0\]"),
+    ],
+)
+def test_an_attribute_that_no_file_can_hold_is_refused_where_the_op_is_defined(annotation: Any, default: Any, message: str) -> None:
+    body = {"__annotations__": {"a": annotation}, "__module__": __name__} | ({} if default is ... else {"a": default})
+    with pytest.raises(TypeError, match=message):
+        mnnx.op("com.example::Bad")(type("Bad", (mnnx.Op,), body))
+    assert "com.example::Bad" not in OPS
+
+
+def test_an_op_is_no_dataclass() -> None:
+    body = {"__annotations__": {"a": int}, "__module__": __name__, "a": 1}
+    with pytest.raises(TypeError, match="Bad must not be a dataclass"):
+        mnnx.op("com.example::Bad")(dataclass(type("Bad", (mnnx.Op,), body)))
+
+
+def test_a_default_becomes_what_its_annotation_says() -> None:
+    body = {"__annotations__": {"a": tuple[int, ...], "b": float, "c": np.dtype}, "__module__": __name__, "a": [1, 2], "b": 1, "c": "int8"}
+    try:
+        made = mnnx.op("com.example::Good")(type("Good", (mnnx.Op,), body))()
+        assert (made.a, made.b, made.c) == ((1, 2), 1.0, np.dtype("int8"))
+        assert made.attributes() == {}
+    finally:
+        OPS.pop("com.example::Good")
 
 
 def test_a_backend_whose_module_cant_be_loaded_is_unavailable() -> None:

@@ -29,3 +29,9 @@ def test_several_names_stand_in_one_option_or_in_several(mnnx_command, classifie
     options = [word for text in given for word in ("--outputs", text)]
     assert mnnx_command("extract", classifier, tmp_path / "head.mnnx", *options).exit_code == 0
     assert list(mnnx.Interpreter.from_file(tmp_path / "head.mnnx").create_session().outputs) == ["scores", "flat"]
+
+
+@pytest.mark.parametrize("options", [("--dim", "N=2", "--dim", "H=8", "--dim", "W=6"), ("--input-shape", "image:2x3x8x6")])
+def test_shapes_are_fixed_as_convert_does(mnnx_command, classifier: Path, tmp_path: Path, options: tuple[str, ...]) -> None:
+    result = mnnx_command("extract", classifier, tmp_path / "head.mnnx", "--outputs", "pooled", *options)
+    assert "input   image float32[2, 3, 8, 6]" in result.stdout

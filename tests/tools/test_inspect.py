@@ -107,6 +107,12 @@ def test_text_has_one_line_for_each_value_and_op(mnnx_command, saved, tmp_path: 
     assert mnnx_command("inspect", tmp_path / "m.mnnx", "--text").stdout == text
 
 
+def test_text_shows_the_ranges_of_dims(mnnx_command, classifier: Path, tmp_path: Path) -> None:
+    mnnx.convert(classifier, tmp_path / "m.mnnx", dims={"N": (1, 8), "H": (32, None)})
+    lines = mnnx_command("inspect", tmp_path / "m.mnnx", "--text").stdout.splitlines()
+    assert lines[1:4] == ["dim     N: 1..8", "dim     H: 32..", "input   image: float32[N, 3, H, W]"]
+
+
 def test_text_shows_subgraphs_behind_their_node(mnnx_command, saved) -> None:
     source = saved(
         """<ir_version: 8, opset_import: ["": 17]> g (float[2] x, bool c) => (float[2] y)

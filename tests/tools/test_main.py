@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -53,6 +54,30 @@ def test_output_that_cant_be_written_is_an_error() -> None:
         result = subprocess.run([sys.executable, "-m", "mnnx", "ops", "Conv"], stdout=full, stderr=subprocess.PIPE, text=True)
     assert result.returncode == 1
     assert result.stderr == "Error: the output: No space left on device\n"
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="no such signal")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        *(["ops"], ["ops", "--json"], ["--help"], ["--version"], ["inspect", "--help"], ["convert", "--list-passes"], ["kernels", "list"]),
+        *(["inspect", "MODEL"], ["inspect", "MODEL", "--text"], ["inspect", "MODEL", "--json"], ["inspect", "MODEL", "--nodes"]),
+        *(["convert", "MODEL", "TARGET"], ["extract", "MODEL", "TARGET"], ["run", "MODEL"], ["profile", "MODEL"]),
+        *(["verify", "MODEL"], ["benchmark", "MODEL", "--no-cold", "--seconds", "0.01"]),
+    ],
+    ids=" ".join,
+)
+def test_output_that_nobody_reads_ends_a_command_quietly(arguments: list[str], tmp_path: Path) -> None:
+    model = onnx.parser.parse_model('<ir_version: 9, opset_import: ["" : 18]> g (float[2] x) => (float[2] y) { y = Exp(x) }')
+    onnx.save(model, tmp_path / "m.onnx")
+    words = [{"MODEL": str(tmp_path / "m.onnx"), "TARGET": str(tmp_path / "m.mnnx")}.get(word, word) for word in arguments]
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        result = subprocess.run([sys.executable, "-m", "mnnx", *words], stdout=writer, stderr=subprocess.PIPE, text=True)
+    finally:
+        os.close(writer)
+    assert (result.returncode, result.stderr) == (141, "")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="no such signals")

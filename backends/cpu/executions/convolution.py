@@ -110,7 +110,7 @@ class ConvolutionExecution(_Base):
         self.product.record(
             address_of(x),
             weights,
-            self.bias(bias, self.product.bias_rows),
+            self.bias(bias, self.product.tile_rows),
             address_of(outputs[0]),
             0 if residual is None else address_of(residual),
             (self.kind, self.parameters),
@@ -217,7 +217,7 @@ class TransposedExecution(_Base):
             return self.product.pack_weights(np.swapaxes(w.reshape(groups, -1, self.rows), 1, 2))
 
         weights = backend.packed(("transposed convolution", groups, self.tiling.rows), w.constant, pack)
-        no_bias = np.zeros((groups, self.product.bias_rows), _FLOAT32)
+        no_bias = np.zeros((groups, self.product.tile_rows), _FLOAT32)
         kind, parameters = epilogue("", ())
         plain = (kind, np.array(parameters, _FLOAT32))
         self.product.record(address_of(x), weights, no_bias, terms, 0, plain, rows_memory + backend.threads * self.row_bytes)

@@ -7,9 +7,10 @@ import math
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, arguments, round_up
+from mnnx.backends.cpu.executions.windowed_product import WindowedProduct
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.dot_words import DotConvolution, DotSpread
-from mnnx.backends.cpu.tiling import Tiling, block_bytes
+from mnnx.backends.cpu.tiling import Tiling
 from mnnx.backends.cpu.windows import Windows
 from mnnx.backends.tensor import DeviceTensor
 from mnnx.schema.records import Row
@@ -42,33 +43,22 @@ def negated_zeros(tiling: Tiling, dtype: np.dtype, zero: np.ndarray | None, coun
     return -np.broadcast_to(values, (count,)).astype(_INT32)
 
 
-class ImageProduct:
+class ImageProduct(WindowedProduct):
     """Images of bytes seen through windows times constant weights [groups * rows, channels, …] → int32 [images, groups * rows, pixels]."""
 
     def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, rows: int):
-        if windows.pointwise:  # all pixels in one row
-            windows = Windows.pointwise_over((1, 1, windows.pixels))
-        self.backend, self.windows, self.tiling = backend, windows, Tiling.of(backend.target)
-        self.images, self.groups, self.channels, self.rows = images, groups, channels, rows
-        self.depth = channels * windows.taps
-        self.words = self.tiling.words(self.depth)
-        self.tiles, self.panels = -(-rows // self.tiling.rows), -(-windows.pixels // self.tiling.columns)
-        panel_bytes, wanted, items = 4 * self.words * self.tiling.columns, 4 * backend.threads, images * groups
-        self.block = max(1, min(self.panels, block_bytes(backend.target) // panel_bytes))
-        if backend.threads > 1:
-            self.block = max(1, min(self.block, items * self.panels // wanted))
-        tasks = max(1, items * -(-self.panels // self.block))
-        self.row_chunks = min(self.tiles, -(-wanted // tasks)) if backend.threads > 1 and tasks < wanted else 1
-        self.tasks = tasks * self.row_chunks
-        self.slot_bytes = round_up(self.block * (panel_bytes + 4 * self.tiling.columns))
-        self.spread_bytes = round_up(self.tiling.element_size * (images * groups * channels * windows.spread_size + self.tiling.lanes))
+        words = Tiling.of(backend.target).words(channels * windows.taps)
+        super().__init__(backend, windows, images, groups, channels, rows, words)
+        spread = images * groups * channels * self.windows.spread_size + self.tiling.lanes
+        self.spread_bytes = round_up(self.tiling.element_size * spread)
+        self.slot_bytes = round_up(self.block * (self.panel_bytes + 4 * self.tiling.columns))
 
     @property
     def scratch_bytes(self) -> int:
         return self.spread_bytes + self.backend.threads * self.slot_bytes
 
     def pack(self, w: np.ndarray, zero: np.ndarray | None) -> Weights:
-        tiling, groups, height = self.tiling, self.groups, self.tiles * self.tiling.rows
+        tiling, groups, height = self.tiling, self.groups, self.tile_rows
         rows = w.reshape(groups, self.rows, self.depth)
         panels = tiling.pack_rows(tiling.signed_words(rows)).reshape(-1)
         ones = tiling.signed_words(np.ones(self.depth, np.int8))
@@ -89,21 +79,14 @@ class ImageProduct:
         backend.commands.record(
             kernel("dot_image.spread", lanes=tiling.lanes, mode=tiling.dot), arguments(*spread, *windows.geometry), chunks
         )
-        offsets = np.zeros(self.words * tiling.dot_group, np.int64)
-        offsets[: self.depth] = (size * (np.arange(self.channels)[:, None] * windows.spread_size + windows.tap_offsets())).ravel()
+        offsets = self.offsets(size, windows.spread_size, self.words * tiling.dot_group)
         flags = np.zeros(backend.threads, np.int64)
-        _, height, width = windows.output
         block = DotConvolution(
+            **self.fields(size, windows.spread_size, *windows.spread[1:]),
             source=scratch,
-            image_bytes=self.groups * self.channels * channel_bytes,
-            group_bytes=self.channels * channel_bytes,
             offsets=address_of(offsets),
-            width=width,
-            height=height,
-            row_stride=size * windows.spread[2],
-            plane_stride=size * windows.spread[1] * windows.spread[2],
             weights=address_of(weights.panels),
-            weight_bytes=4 * self.tiles * tiling.rows * self.words,
+            weight_bytes=4 * self.tile_rows * self.words,
             sums=address_of(weights.sums),
             factors=0 if weights.factors is None else address_of(weights.factors),
             biases=address_of(biases),
@@ -111,19 +94,11 @@ class ImageProduct:
             signed=signed,
             flip=flip,
             target=target,
-            images=self.images,
-            groups=self.groups,
-            rows=self.rows,
-            depth=self.depth,
             words=self.words,
-            pixels=windows.pixels,
-            block_panels=self.block,
-            row_chunks=self.row_chunks,
             memory=scratch + self.spread_bytes,
             flags=address_of(flags),
-            slots=backend.threads,
             slot_bytes=self.slot_bytes,
         )
-        work = self.images * self.groups * self.panels * tiling.vectors * self.tiles * tiling.rows * self.words
+        work = self.images * self.groups * self.panels * tiling.vectors * self.tile_rows * self.words
         convolution = kernel("dot_image.product", **tiling.dot_parameters)
         backend.commands.record(convolution, arguments(*block), min(self.tasks, backend.chunks(work)), (weights, biases, offsets, flags))

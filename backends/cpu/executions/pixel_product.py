@@ -7,48 +7,25 @@ import math
 import numpy as np
 
 from mnnx.backends.cpu.arguments import address_of, arguments, float32_bits, round_up
+from mnnx.backends.cpu.executions.windowed_product import WindowedProduct
 from mnnx.backends.cpu.kernel import kernel
 from mnnx.backends.cpu.kernels.blocks import MULTIPLY, PACK, Convolution, Spread
-from mnnx.backends.cpu.tiling import Tiling, block_bytes
 from mnnx.backends.cpu.windows import Windows
 
 #: Fewer rows of weights than this read pixels in place rather than to pack them first.
 _ROWS_WORTH_PACKING = 40
 
 
-class PixelProduct:
+class PixelProduct(WindowedProduct):
     """The plan of one product: x [images, groups * channels, D, H, W] seen through `windows` → [images, groups * rows, pixels]."""
 
     def __init__(self, backend, windows: Windows, images: int, groups: int, channels: int, rows: int):
-        if windows.pointwise:  # all pixels in one row
-            windows = Windows.pointwise_over((1, 1, windows.pixels))
-        self.backend, self.windows, self.tiling = backend, windows, Tiling.of(backend.target)
-        self.images, self.groups, self.channels, self.rows = images, groups, channels, rows
-        self.depth = channels * windows.taps
-        self.tiles, self.panels = -(-rows // self.tiling.rows), -(-windows.pixels // self.tiling.columns)
-        self.panel_bytes = 4 * self.tiling.columns * self.depth
+        super().__init__(backend, windows, images, groups, channels, rows, words=channels * windows.taps)
         self.reads_in_place = windows.pointwise and rows < _ROWS_WORTH_PACKING
-        self._divide(4 * backend.threads)
+        self.packs_first = self.cuts_rows and not self.reads_in_place
         self.spread_bytes = 0
-        if windows.spread_needed:
-            self.spread_bytes = round_up(4 * (images * groups * channels * windows.spread_size + self.tiling.lanes))
-
-    def _divide(self, wanted: int) -> None:
-        """Cuts the work into at least `wanted` chunks if it can: blocks of panels, or blocks of panels × of rows."""
-        threads, items = self.backend.threads, self.images * self.groups
-        self.block = max(1, min(self.panels, block_bytes(self.backend.target) // self.panel_bytes))
-        if threads > 1:
-            self.block = max(1, min(self.block, items * self.panels // wanted))
-        tasks = items * -(-self.panels // self.block)
-        few = threads > 1 and tasks < wanted
-        self.packs_first = few and not self.reads_in_place
-        self.row_chunks = min(self.tiles, -(-wanted // max(1, tasks))) if few else 1
-        self.tasks = tasks * self.row_chunks
-
-    @property
-    def bias_rows(self) -> int:
-        """Rows per group that the bias and the weights must have."""
-        return self.tiles * self.tiling.rows
+        if self.windows.spread_needed:
+            self.spread_bytes = round_up(4 * (images * groups * channels * self.windows.spread_size + self.tiling.lanes))
 
     @property
     def scratch_bytes(self) -> int:
@@ -62,7 +39,7 @@ class PixelProduct:
     def record(
         self, x: int, weights: np.ndarray, bias: np.ndarray, target: int, residual: int, epilogue: tuple[str, np.ndarray], scratch: int
     ):
-        """Records the units. `weights`: from `pack_weights`; `bias` [groups, bias_rows]; `epilogue`: its kind and parameters; the
+        """Records the units. `weights`: from `pack_weights`; `bias` [groups, tile_rows]; `epilogue`: its kind and parameters; the
         others are addresses (residual 0: none)."""
         windows, backend, lanes = self.windows, self.backend, self.tiling.lanes
         source, channel_size, (_, source_rows, source_columns) = x, math.prod(windows.input), windows.input
@@ -72,19 +49,13 @@ class PixelProduct:
             source, channel_size, (_, source_rows, source_columns) = scratch, windows.spread_size, windows.spread
             chunks = backend.chunks(channels * windows.spread_size / lanes)
             backend.commands.record(kernel("spread.images", lanes=lanes), arguments(*spread, *windows.geometry), chunks)
-        offsets = (4 * (np.arange(self.channels)[:, None] * channel_size + windows.tap_offsets())).astype(np.int64).ravel()
+        offsets = self.offsets(4, channel_size, self.depth)
         flags = np.zeros(backend.threads, np.int64)
         kind, parameters = epilogue
-        _, height, width = windows.output
         values = Convolution(
+            **self.fields(4, channel_size, source_rows, source_columns),
             source=source,
-            image_bytes=4 * self.groups * self.channels * channel_size,
-            group_bytes=4 * self.channels * channel_size,
             offsets=address_of(offsets),
-            width=width,
-            height=height,
-            row_stride=4 * source_columns,
-            plane_stride=4 * source_rows * source_columns,
             slack=windows.spread_needed,
             weights=address_of(weights),
             weight_bytes=weights[0].nbytes,
@@ -92,17 +63,9 @@ class PixelProduct:
             target=target,
             residual=residual,
             parameters=address_of(parameters),
-            images=self.images,
-            groups=self.groups,
-            rows=self.rows,
-            depth=self.depth,
-            pixels=windows.pixels,
-            block_panels=self.block,
-            row_chunks=self.row_chunks,
             packed=scratch + self.spread_bytes,
             packed_bytes=self.panels * self.panel_bytes if self.packs_first else 0,
             flags=address_of(flags),
-            slots=backend.threads,
             slot_bytes=self.block * self.panel_bytes,
             to_do=MULTIPLY if self.packs_first else PACK | MULTIPLY,
             in_place=4 * channel_size if self.reads_in_place else 0,
@@ -113,5 +76,5 @@ class PixelProduct:
             pack = values._replace(to_do=PACK, block_panels=1, row_chunks=1)
             chunks = min(panels, backend.chunks(panels * self.panel_bytes / 4 / lanes))
             backend.commands.record(product, arguments(*pack), chunks, (offsets, flags))
-        chunks = min(self.tasks, backend.chunks(panels * self.tiling.vectors * self.bias_rows * self.depth))
+        chunks = min(self.tasks, backend.chunks(panels * self.tiling.vectors * self.tile_rows * self.depth))
         backend.commands.record(product, arguments(*values), chunks, (weights, bias, parameters, offsets, flags))

@@ -3,9 +3,10 @@
     @numpy_execution(Relu)
     def relu(op, x): return np.maximum(x, 0)
 
-The function gets the op and one ndarray per input (None: left out; lists for sequences), must not write to them, and returns one
-value, or a tuple with one entry per output (None: not computed), of the dtypes and shapes that the op's `infer` gives; a list holds no
-views of input arrays. It raises RuleError (through `require`) where a VALUE breaks a rule of the op, such as an index out of range.
+The function gets the op and one ndarray per input (None: left out; lists for sequences), must not write to them (one of another package
+gets arrays that can't be written to), and returns one value, or a tuple with one entry per output (None: not computed), of the dtypes and
+shapes that the op's `infer` gives; a list holds no views of input arrays. It raises RuleError (through `require`) where a VALUE breaks a
+rule of the op, such as an index out of range.
 """
 
 from __future__ import annotations
@@ -23,10 +24,29 @@ _FUNCTIONS: Families[Callable[..., Any]] = Families(__package__, "NumPy executio
 
 def numpy_execution(*op_classes: type[Op]):
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
-        _FUNCTIONS.register(op_classes, function)
+        is_ours = str(getattr(function, "__module__", "")).startswith("mnnx.")
+        _FUNCTIONS.register(op_classes, function if is_ours else _with_read_only_inputs(function))
         return function
 
     return register
+
+
+def _with_read_only_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function with views of its inputs that can't be written to, for these may be the constants of all sessions."""
+
+    def run(op: Op, *inputs: Any) -> Any:
+        return function(op, *map(_read_only, inputs))
+
+    return run
+
+
+def _read_only(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        value = value.view()
+        value.flags.writeable = False
+    elif isinstance(value, list):
+        value = [_read_only(item) for item in value]
+    return value
 
 
 def find(op_class: type[Op]) -> Callable[..., Any] | None:

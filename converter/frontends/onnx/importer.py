@@ -289,7 +289,7 @@ class _GraphImport:
     def import_node(self, proto: onnx.NodeProto, opsets: dict[str, int], name: str) -> None:
         domain = _domain(proto.domain)
         opset = opsets.get(domain, 1)
-        soundness.check_arity(proto, opset, name)
+        soundness.check_node(proto, opset, name)
         inputs = [self.lookup(i, f"node {name!r} ({proto.op_type})") if i else None for i in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()

@@ -36,7 +36,7 @@ def fix(model: onnx.ModelProto, fixed: FixedShapes) -> dict[str, Range]:
                     _set_dim(dim, new)
     for name, shape in settled.shapes.items():
         if shape is not None:
-            _set_shape(tensors[name], tuple(computed_dim(d, settled.renamed, names) if isinstance(d, str) else d for d in shape))
+            _set_shape(tensors[name], shape)
     return settled.ranges
 
 

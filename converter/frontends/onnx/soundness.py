@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 import onnx
 
+from mnnx.converter.frontends.onnx.contrib_schemas import CONTRIB_ATTRIBUTES
 from mnnx.errors import ConversionError
 from mnnx.schema import dtypes
+
+#: What names of attributes begin with that onnx's checker lets pass at any op.
+_UNCHECKED = "__"
 
 
 def check(model: onnx.ModelProto) -> None:
@@ -44,22 +50,48 @@ def graphs(graph: onnx.GraphProto) -> Iterator[onnx.GraphProto]:
                 yield from graphs(attribute.g)
 
 
-def check_arity(proto: onnx.NodeProto, opset: int, name: str) -> None:
-    """Raises ConversionError where a node has more inputs or outputs than its op has at all. (Of fewer its importer tells.)"""
-    most_inputs, most_outputs = _most(proto.op_type, proto.domain, opset)
-    for what, given, most in (("inputs", proto.input, most_inputs), ("outputs", proto.output, most_outputs)):
+def check_node(proto: onnx.NodeProto, opset: int, name: str) -> None:
+    """Raises ConversionError where a node has more inputs or outputs than its op has at all, or attributes that the op doesn't have. (Of
+    too few its importer tells.)"""
+    schema, wrong = _schema(proto.op_type, "" if proto.domain == "ai.onnx" else proto.domain, opset), ""
+    for what, given, most in (("inputs", proto.input, schema.most_inputs), ("outputs", proto.output, schema.most_outputs)):
         if len(given) > most and (count := max((place for place, value in enumerate(given, 1) if value), default=0)) > most:
-            raise ConversionError(f"node {name!r} ({proto.op_type}, opset {opset}) has {count} {what}, the op has {most}")
+            wrong = f"{count} {what}, the op has {most}"
+    for attribute in proto.attribute if schema.attributes is not None else ():
+        if attribute.name not in schema.attributes and not attribute.name.startswith(_UNCHECKED):
+            wrong = f"the attribute {attribute.name!r}, which the op doesn't have{_advice(attribute.name, proto, schema.attributes)}"
+    if wrong:
+        raise ConversionError(f"node {name!r} ({proto.op_type}, opset {opset}) has {wrong}")
+
+
+class _Schema(NamedTuple):
+    """What an op has at most; `attributes` None: any, as of ops that onnx doesn't know."""
+
+    most_inputs: float = math.inf
+    most_outputs: float = math.inf
+    attributes: frozenset[str] | None = None
 
 
 @functools.cache
-def _most(op_type: str, domain: str, opset: int) -> tuple[float, float]:
-    """The most inputs and outputs of an op that onnx knows."""
+def _schema(op_type: str, domain: str, opset: int) -> _Schema:
+    if domain == "com.microsoft":
+        return _Schema(attributes=CONTRIB_ATTRIBUTES.get(op_type))
     try:
-        schema = onnx.defs.get_schema(op_type, opset, "" if domain == "ai.onnx" else domain)
+        schema = onnx.defs.get_schema(op_type, opset, domain)
     except onnx.defs.SchemaError:
-        return math.inf, math.inf
-    return schema.max_input, schema.max_output
+        return _Schema()
+    anything = (domain, op_type) == ("", "Constant")  # onnxruntime looks at its first attribute only
+    return _Schema(schema.max_input, schema.max_output, None if anything else frozenset(schema.attributes))
+
+
+def _advice(name: str, proto: onnx.NodeProto, attributes: frozenset[str]) -> str:
+    if near := difflib.get_close_matches(name, attributes, 1):
+        return f"; did you mean {near[0]!r}?"
+    domain = "" if proto.domain == "ai.onnx" else proto.domain
+    history = [s for s in onnx.defs.get_all_schemas_with_history() if (s.domain, s.name) == (domain, proto.op_type)]
+    if versions := [schema.since_version for schema in history if name in schema.attributes]:
+        return f"; {proto.op_type}-{max(versions)} has it, of another opset"
+    return f"; it has {', '.join(map(repr, sorted(attributes))) or 'none'}"
 
 
 def _check_opsets(opsets: Iterable[onnx.OperatorSetIdProto]) -> None:
