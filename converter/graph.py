@@ -84,6 +84,7 @@ class Node:
             if value is not None:
                 value.users.remove(self)
         self.inputs = ()
+        self.inferred = None  # nor does it keep their constants alive
 
     def __repr__(self) -> str:
         return f"Node({self.name!r}, {self.op!r})"
