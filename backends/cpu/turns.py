@@ -9,6 +9,9 @@ import threading
 import weakref
 from collections.abc import Callable
 
+#: Seconds until a signal is heard that came right before the waiting began, which it doesn't end.
+_SIGNALS_WAIT = 1.0
+
 _ALL: weakref.WeakSet[Turns] = weakref.WeakSet()
 
 
@@ -45,7 +48,8 @@ class Turns:
                 return
             bisect.insort(self._waiting, turn, key=lambda other: other.order)
             self._tell()
-        turn.granted.acquire()
+        while not turn.granted.acquire(timeout=_SIGNALS_WAIT):
+            pass
 
     def end(self, turn: Turn) -> None:
         """The next one has its turn; or this one doesn't wait any more."""
