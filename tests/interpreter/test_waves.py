@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 import mnnx
 from mnnx import InputError, ScheduleConfig
 from mnnx.schema.ops.elementwise import Elementwise
+from mnnx.schema.ops.raster import Raster
 from tests.interpreter.test_random_graphs import RandomNet
 from tests.networks import SMALL, Builder, feed_for
 from tests.random_models import Case, models
@@ -62,16 +63,28 @@ def check_waves(session: mnnx.Session) -> None:
         for one, other in combinations(units, 2):
             if one.lane != other.lane:
                 for a, b in ((one, other), (other, one)):
-                    written = [t for t in (*a.outputs, a.scratch) if t is not None and t.spec.nbytes]
-                    touched = [t for t in (*b.inputs, *b.outputs, b.scratch) if t is not None]
-                    assert not any(overlap(w, t) for w in written for t in touched), (a.node.name, b.node.name)
+                    read = [whole(t) for t in (*b.inputs, b.scratch) if t is not None]
+                    assert not any(overlap(w, t) for w in written(a) for t in [*read, *written(b)]), (a.node.name, b.node.name)
 
 
-def overlap(a, b) -> bool:
-    def end(tensor):
-        return tensor.offset + tensor.backend.stored_bytes(tensor.spec, tensor.layout)
+def whole(tensor) -> tuple:
+    """The memory of a tensor, and its first byte and its end there."""
+    return tensor.memory, tensor.offset, tensor.offset + tensor.backend.stored_bytes(tensor.spec, tensor.layout)
 
-    return a.memory is b.memory and a.offset < end(b) and b.offset < end(a)
+
+def written(unit) -> list[tuple]:
+    """What a unit writes, as `whole`. Of a Raster the regions, without what lies in its result from the start."""
+    places = [whole(tensor) for tensor in (*unit.outputs, unit.scratch) if tensor is not None and tensor.spec.nbytes]
+    if not isinstance(unit.op, Raster) or unit.op.fill is not None or unit.outputs[0].layout:
+        return places
+    (memory, start, _), *others = places or [(None, 0, 0)]
+    size = unit.op.dtype.itemsize
+    spans = [region.target_span() for region in unit.op.regions if region.count]
+    return [(memory, start + first * size, start + (last + 1) * size) for first, last in spans] + others
+
+
+def overlap(a: tuple, b: tuple) -> bool:
+    return a[0] is b[0] and a[1] < b[2] and b[1] < a[2]
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
