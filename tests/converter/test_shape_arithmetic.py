@@ -327,3 +327,23 @@ def test_a_squeeze_of_all_dims_of_1_may_take_an_open_one(length: int, session_of
     session = session_of(text)
     x = np.ones((1, length, 1), np.float32)
     np.testing.assert_array_equal(session.run({"x": x})["y"], x.reshape(-1))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y = Concat<axis = 0>(x, k) r = Relu(y) s = Shape(r)",
+        "y = Slice(x, zero, count) r = Relu(y) s = Shape(r)",
+        "y = Slice(x, zero, count) r = Slice(k, zero, one) a = Shape(y) b = Shape(r) s = Concat<axis = 0>(a, b)",
+        "y = Slice(x, zero, count) r = Slice(k, one, count) t = Shape(y) e = Expand(r, t) s = Shape(e)",
+    ],
+)
+@pytest.mark.parametrize("names", ["float[N] y, float[N] r", "float[A] y, float[A] r"])
+def test_names_that_outputs_are_declared_with_prove_nothing(names: str, body: str, session_of) -> None:
+    lists = "int64[1] zero = {0}, int64[1] one = {1}"
+    text = HEADER + f"agraph (float[N] x, float[M] k, int64[1] count) => ({names}, int64[S] s) <{lists}> {{ {body} }}"
+    feed = {"x": np.ones(3, np.float32), "k": np.ones(4, np.float32), "count": np.array([2])}
+    wanted = ReferenceEvaluator(onnx.parser.parse_model(text)).run(None, feed)
+    for level in (0, 1, 2):
+        for got, array in zip(session_of(text, level=level).run(feed).values(), wanted, strict=True):
+            np.testing.assert_array_equal(got, array)

@@ -6,6 +6,7 @@ onnx's inference is C++ that can end or block its process on models with illegal
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Iterator
 
 import onnx
@@ -35,7 +36,7 @@ def with_inferred_types(model: onnx.ModelProto) -> onnx.ModelProto:
     missing = {node.domain for node in model.graph.node} - declared - {"", "ai.onnx"}
     model.opset_import.extend(onnx.helper.make_opsetid(domain, 1) for domain in sorted(missing))
     parts = list(graphs(model.graph))
-    for dim in list(_nameless_dims(parts)):
+    for dim in [*_nameless_dims(parts), *_unproved_dims(model.graph)]:
         dim.Clear()
     try:
         bare = _without_weights(model).SerializeToString()  # not in the child, which copies every page of memory that it touches
@@ -122,3 +123,11 @@ def _nameless_dims(parts: Iterable[onnx.GraphProto]) -> Iterator[onnx.TensorShap
     for graph in parts:
         for info in [*graph.input, *graph.output, *graph.value_info]:
             yield from (d for d in info.type.tensor_type.shape.dim if d.dim_value < 0 or d.dim_param.casefold() in _NO_NAMES)
+
+
+def _unproved_dims(main: onnx.GraphProto) -> Iterator[onnx.TensorShapeProto.Dimension]:
+    """Dims of a model's outputs that are declared to be equal to others. Exporters take names from their callers, who may give one to sizes
+    that differ, and nothing checks those of outputs; what is true of them is inferred."""
+    given, made = ([dim for info in infos for dim in info.type.tensor_type.shape.dim] for infos in (main.input, main.output))
+    places = Counter(dim.dim_param for dim in (*given, *made))
+    yield from (dim for dim in made if dim.dim_param and places[dim.dim_param] > 1)
