@@ -176,8 +176,7 @@ class MergeShifts(SearchRule):
 
     def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, np.ndarray]) -> None:
         inner, shift = found
-        dtype = next(value.dtype for value in node.inputs if value.constant is not None)
-        constant = Value(f"{node.outputs[0].name}/sum", constant=shift.astype(dtype))
+        constant = Value(f"{node.outputs[0].name}/sum", constant=shift)
         substitute(graph, node, Node(Add(), [argument_of(inner), constant], node.outputs, node.name))
         graph.remove(inner)
 
@@ -189,9 +188,11 @@ class MergeShifts(SearchRule):
         one, other = (next(v.constant for v in either.inputs if v.constant is not None) for either in (inner, node))
         if one.dtype.kind != "f" or 0 in (one.size, other.size):
             return None
+        if not _broadcast(one, other):
+            return None
         with np.errstate(all="ignore"):
-            shift = one.astype(np.float64) + other.astype(np.float64) if _broadcast(one, other) else None
-        return None if shift is None or not np.isfinite(shift).all() else (inner, shift)
+            shift = (one.astype(np.float64) + other.astype(np.float64)).astype(one.dtype)
+        return (inner, shift) if np.isfinite(shift).all() else None
 
 
 def _broadcast(one: np.ndarray, other: np.ndarray) -> bool:

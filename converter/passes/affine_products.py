@@ -5,6 +5,7 @@ Arithmetic is done in float64 and rounded once.
 
 from __future__ import annotations
 
+import ml_dtypes
 import numpy as np
 
 from mnnx.converter.graph import Node, Value
@@ -50,7 +51,10 @@ class Product:
         """Why the product can't do what `affine` does to its result."""
         if affine.per_channel(self.out_axis, self.outs) is None:
             return "not per channel"
-        return "a shift alone" if isinstance(self.node.op, MatMul) and (affine.scale == 1).all() else None
+        if isinstance(self.node.op, MatMul) and (affine.scale == 1).all():
+            return "a shift alone"
+        bias = 0.0 if self.bias is None else _largest(self.bias)
+        return self._refuses_sizes(affine, bias * _largest(affine.scale) + _largest(affine.shift))
 
     def after(self, affine: Affine, result: Value) -> list[Node]:
         """The nodes that make `result` of the product's input and do what `affine` does behind it."""
@@ -67,7 +71,21 @@ class Product:
         if affine.per_channel(self.in_axis, self.ins) is None:
             return "not per channel"
         padded = isinstance(self.node.op, ConvTranspose) or (isinstance(self.node.op, Conv) and not unpadded(self.node.op))
-        return "a shift of what is padded" if affine.shifts and padded else None
+        if affine.shifts and padded:
+            return "a shift of what is padded"
+        bias = 0.0 if self.bias is None else _largest(self.bias)
+        if affine.shifts:
+            weights = self.node.inputs[1].constant
+            terms = abs(getattr(self.node.op, "alpha", 1.0)) * weights.size / max(1, self.outs)
+            bias += terms * _largest(weights) * _largest(affine.shift)
+        return self._refuses_sizes(affine, bias)
+
+    def _refuses_sizes(self, affine: Affine, bias: float) -> str | None:
+        """Why the dtype of the weights doesn't hold scaled ones, or a bias that is no larger than this."""
+        weights = self.node.inputs[1].constant
+        if not holds_scaled(weights, _largest(affine.scale)):
+            return f"the weights would be too large or too small for {weights.dtype.name}"
+        return None if bias <= float(ml_dtypes.finfo(weights.dtype).max) else f"the bias would be too large for {weights.dtype.name}"
 
     def before(self, affine: Affine, x: Value) -> list[Node]:
         """The nodes that make the product's result of x, on which they do what `affine` does."""
@@ -119,6 +137,17 @@ class Product:
         product = Value(f"{result.name}/product", result.dtype, result.shape)
         bias = Value(f"{result.name}/bias", constant=shift.astype(weights.dtype))
         return [self._made(weights, None, product, x), Node(Add(), [product, bias], [result], f"{self.node.name}/bias")]
+
+
+def holds_scaled(weights: np.ndarray, scale: float) -> bool:
+    """Whether the dtype of floats holds them times a number: the largest one is neither beyond it nor below its normal numbers."""
+    info, largest = ml_dtypes.finfo(weights.dtype), _largest(weights) * abs(scale)
+    return scale == 1 or largest == 0 or float(info.tiny) <= largest <= float(info.max)
+
+
+def _largest(array: np.ndarray) -> float:
+    """The largest absolute value, 0 where there is none."""
+    return float(max(array.max(initial=0), -array.min(initial=0)))
 
 
 def obstacle(node: Node, x: Value) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from mnnx.converter.graph import Graph, Node, Value
+from mnnx.converter.passes.affine_products import holds_scaled
 from mnnx.converter.passes.affine_values import affine_of, argument_of
 from mnnx.converter.passes.base import Rule, RulePass, SearchRule, made_by, only_user, scalar, substitute
 from mnnx.converter.passes.dims import rank_of
@@ -105,7 +106,10 @@ class FuseScale(SearchRule):
             if len(product.inputs) > 2 or getattr(product.op, "activation", ""):
                 continue
             alpha = getattr(product.op, "alpha", 1.0)
-            return product, alpha * number if isinstance(node.op, Mul) else alpha / number
+            alpha = alpha * number if isinstance(node.op, Mul) else alpha / number
+            weights = product.inputs[1].constant
+            if weights is None or holds_scaled(weights, alpha):
+                return product, alpha
         return "not a matrix product times a number"
 
     def rewrite_found(self, node: Node, graph: Graph, found: tuple[Node, float]) -> None:

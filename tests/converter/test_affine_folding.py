@@ -338,6 +338,22 @@ def test_what_cant_be_folded_stays_and_says_why(name: str, tmp_path: Path) -> No
         check_values(model, tmp_path / "m.mnnx", name not in BEYOND_REFERENCE)
 
 
+@pytest.mark.parametrize(
+    ("body", "numbers", "x", "y"),
+    [
+        ("p = MatMul(x, w) y = Mul(p, s)", "float[2,1] w = {1e30, 1e30}, float s = {1e30}", 1e-30, 2e30),
+        ("p = Mul(x, s) y = MatMul(p, w)", "float[2,1] w = {1e30, 1e30}, float s = {1e30}", 1e-30, 2e30),
+        ("p = MatMul(x, w) y = Mul(p, s)", "float[2,1] w = {1e-30, 1e-30}, float s = {1e-30}", 1e30, 2e-30),
+        ("p = Gemm(x, w, b) y = Mul(p, s)", "float[2,1] w = {1, 1}, float[1] b = {1e30}, float s = {1e30}", -5e29, 0),
+        ("p = Add(x, s) y = MatMul(p, w)", "float[2,1] w = {1e30, 1e30}, float s = {1e30}", -1e30, 0),
+        ("q = ReduceMax(x) p = Add(q, s) y = Add(p, t)", "float[1] s = {3e38}, float[1] t = {3e38}", -3e38, 3e38),
+    ],
+)
+def test_constants_that_their_dtype_would_not_hold_are_not_made(body: str, numbers: str, x: float, y: float, session_of) -> None:
+    session = session_of(filled(f"agraph (float[1,2] x) => (float[1,1] y) <{numbers}> {{ {body} }}"))
+    np.testing.assert_allclose(session.run({"x": np.full((1, 2), x, np.float32)})["y"], [[y]], rtol=1e-6)
+
+
 def test_tensors_that_are_no_longer_the_same_lose_their_names(tmp_path: Path) -> None:
     model = filled(FOLDED["past Relu and MaxPool"][0])
     converted(model, tmp_path / "m.mnnx")
