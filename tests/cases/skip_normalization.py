@@ -12,7 +12,7 @@ def layer_norm(epsilon=1e-12):
         mean = total.mean(-1, keepdims=True)
         inverse = 1 / np.sqrt(((total - mean) ** 2).mean(-1, keepdims=True) + epsilon)
         y = (total - mean) * inverse * scale + (0 if bias is None else bias)
-        return (*(part.astype(x.dtype) for part in (y,)), mean.astype(np.float32), inverse.astype(np.float32), total.astype(x.dtype))
+        return y.astype(x.dtype), mean.astype(np.float32), inverse.astype(np.float32), total.astype(x.dtype)
 
     return reference
 

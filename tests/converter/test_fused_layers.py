@@ -83,3 +83,22 @@ def test_an_id_that_no_table_has_is_named(name: str, value: int, session_of) -> 
 def test_more_tokens_than_positions_are_refused(session_of) -> None:
     with pytest.raises(mnnx.InputError, match=f"there are {POSITIONS} positions for {POSITIONS + 1} tokens"):
         session_of(transformer()).run(feed(1, POSITIONS + 1))
+
+
+@pytest.mark.parametrize(
+    ("op_type", "made"),
+    [("SkipLayerNormalization", ["y", "mean", "inverse", "sum"]), ("SkipSimplifiedLayerNormalization", ["y", "", "inverse", "sum"])],
+)
+def test_a_residual_sum_and_statistics_are_results_of_one_op(op_type: str, made: list[str], tmp_path: Path) -> None:
+    node = helper.make_node(op_type, ["x", "skip", "g"], made, domain="com.microsoft", epsilon=1e-3)
+    inputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, ["N", 3, HIDDEN]) for name in ("x", "skip")]
+    outputs = [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in made if name]
+    graph = helper.make_graph([node], "t", inputs, outputs, [numpy_helper.from_array(weight(HIDDEN), "g")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)], ir_version=8)
+    assert dict(mnnx.convert(model, tmp_path / "m.mnnx").ops_after) == {f"com.microsoft::{op_type}": 1}
+    reference = onnxruntime.InferenceSession(model.SerializeToString())
+    with mnnx.Interpreter.from_file(tmp_path / "m.mnnx") as interpreter, interpreter.create_session() as session:
+        for batch in (2, 1):
+            fed = {name: weight(batch, 3, HIDDEN) for name in ("x", "skip")}
+            for got, array in zip(session.run(fed).values(), reference.run(None, fed), strict=True):
+                np.testing.assert_allclose(got, array, rtol=1e-4, atol=1e-5)
