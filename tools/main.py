@@ -114,6 +114,7 @@ def cli() -> None:
 
 def main() -> None:
     """The console script `mnnx`."""
+    _open_closed_outputs()
     _leave_on_signals()
     cli(prog_name="mnnx")
 
@@ -122,8 +123,16 @@ def convert_main() -> None:
     """The console script `convert`: the same as `mnnx convert`."""
     from mnnx.tools.convert import command
 
+    _open_closed_outputs()
     _leave_on_signals()
     command(prog_name="convert")
+
+
+def _open_closed_outputs() -> None:
+    """Gives a process that was started without stdout or stderr (`>&-`), which Python then has None for, some that nobody reads."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
 
 
 def _leave_on_signals() -> None:

@@ -67,6 +67,25 @@ def test_an_unknown_element_type(tmp_path: Path) -> None:
         mnnx.convert(model, tmp_path / "m.mnnx")
 
 
+@pytest.mark.parametrize("level", [0, 2])
+@pytest.mark.parametrize("said", [TensorProto.STRING, TensorProto.INT64, TensorProto.FLOAT16])
+def test_an_output_of_another_element_type_than_the_graph_says(said: int, level: int, tmp_path: Path) -> None:
+    model = _model(helper.make_node("Neg", ["x"], ["y"]))
+    model.graph.output[0].type.tensor_type.elem_type = said
+    name = helper.tensor_dtype_to_np_dtype(said).name if said != TensorProto.STRING else "string"
+    with pytest.raises(mnnx.ConversionError, match=f"output 'y' is of float32, and not of {name}, as the graph says"):
+        mnnx.convert(model, tmp_path / "m.mnnx", level=level)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_weight_of_an_unknown_element_type_is_named(tmp_path: Path) -> None:
+    model = _model(helper.make_node("Add", ["x", "w"], ["y"]))
+    model.graph.initializer.append(numpy_helper.from_array(np.ones(2, np.float32), "w"))
+    model.graph.initializer[0].data_type = 200
+    with pytest.raises(mnnx.ConversionError, match="value 'w' has the unknown element type 200"):
+        mnnx.convert(model, tmp_path / "m.mnnx")
+
+
 def test_an_op_whose_name_is_no_text(tmp_path: Path) -> None:
     data = _model(helper.make_node("Negation", ["x"], ["y"])).SerializeToString().replace(b"Negation", b"Neg\xff\xfe\xfd\xfcn")
     (tmp_path / "m.onnx").write_bytes(data)

@@ -56,6 +56,18 @@ def test_output_that_cant_be_written_is_an_error() -> None:
     assert result.stderr == "Error: the output: No space left on device\n"
 
 
+@pytest.mark.parametrize(("closed", "source", "status"), [(">&-", "m", 0), ("2>&-", "m", 0), (">&- 2>&-", "m", 0), (">&- 2>&-", "none", 1)])
+def test_closed_outputs_are_no_error(closed: str, source: str, status: int, tmp_path: Path) -> None:
+    onnx.save(
+        onnx.parser.parse_model('<ir_version: 10, opset_import: ["": 18]> g (float[2] x) => (float[2] y) { y = Neg(x) }'),
+        tmp_path / "m.onnx",
+    )
+    command = f"'{sys.executable}' -m mnnx convert {source}.onnx m.mnnx {closed}"
+    result = subprocess.run(["sh", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (result.returncode, "Traceback" in result.stderr) == (status, False)
+    assert (tmp_path / "m.mnnx").exists() == (status == 0)
+
+
 @pytest.mark.skipif(not hasattr(signal, "SIGPIPE"), reason="no such signal")
 @pytest.mark.parametrize(
     "arguments",

@@ -266,6 +266,7 @@ class _GraphImport:
                 self.graph.nodes.append(Node(Identity(), [value], [copy], self.fresh(f"output/{info.name}")))
                 value = copy
             made.add(id(value))
+            _check_output(value, info)
             self.graph.outputs.append(_typed(value, info.type))
 
     def lookup(self, name: str, user: str) -> Value:
@@ -379,6 +380,14 @@ def _typed(value: Value, proto: onnx.TypeProto, is_input: bool = False) -> Value
         shape = tuple(_dim(d, is_input) for d in tensor.shape.dim)
         value.shape = shape if value.shape is None else merged(value, shape)
     return value
+
+
+def _check_output(value: Value, info: onnx.ValueInfoProto) -> None:
+    """Raises ConversionError where a graph says another element type of an output than what makes it gives."""
+    said = _element_dtype(info.type)
+    if None not in (said, value.dtype) and said != value.dtype:
+        given = f"is of {dtypes.name(value.dtype)}, and not of {dtypes.name(said)}, as the graph says"
+        raise ConversionError(f"the model is broken: its output {info.name!r} {given}")
 
 
 def _element_dtype(proto: onnx.TypeProto) -> np.dtype | None:

@@ -36,8 +36,10 @@ def check(model: onnx.ModelProto) -> None:
             _check_names([info.name, *(dim.dim_param for dim in info.type.tensor_type.shape.dim)])
             _check_type(info.name, info.type)
         for tensor in graph.initializer:
+            _check_code(tensor.name, tensor.data_type)
             _check_shape(tensor.name, tensor.dims)
         for sparse in graph.sparse_initializer:
+            _check_code(sparse.values.name, sparse.values.data_type)
             _check_shape(sparse.values.name, sparse.dims)
 
 
@@ -131,7 +133,10 @@ def _check_names(names: Iterable[str]) -> None:
 def _check_type(name: str, proto: onnx.TypeProto) -> None:
     while (kind := proto.WhichOneof("value")) in ("sequence_type", "optional_type"):
         proto = getattr(proto, kind).elem_type
-    code = proto.tensor_type.elem_type
+    _check_code(name, proto.tensor_type.elem_type)
+
+
+def _check_code(name: str, code: int) -> None:
     try:
         dtypes.from_code(code)
     except KeyError:
