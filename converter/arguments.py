@@ -83,7 +83,9 @@ def check_apart(target: Path, weights: Iterable[Path]) -> None:
 
 
 def check_target(target: Path) -> None:
-    """Raises ConversionError where it is plain before the work begins that the target can't be written."""
+    """Raises ConversionError where it is plain before the work begins that the target can't be written, or would be taken for a source."""
+    if target.suffix.lower() == ".onnx":
+        raise ConversionError(f"{target} would look like an ONNX model, and what is written is an .mnnx one: call it {target.stem}.mnnx")
     if reason := _obstacle(target):
         raise ConversionError(f"{target} can't be written: {reason}")
 

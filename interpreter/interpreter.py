@@ -52,7 +52,7 @@ class Interpreter(PyMnnInterpreter):
     @property
     def metadata(self) -> dict[str, str]:
         """The key/value pairs that the source model carried."""
-        return self.model.metadata
+        return dict(self.model.metadata)
 
     @no_collections()
     def create_session(self, config: ScheduleConfig | None = None) -> Session:

@@ -35,8 +35,8 @@ def read_model(path: str | os.PathLike, verify_weights: bool = False) -> Model:
     """The model in a file, whose weights are views of the file, mapped into memory.
 
     Weights in a sidecar file are known to be this model's by their size and checksum as the sidecar states them; `verify_weights`
-    computes the checksum, which reads all of them. Raises ModelFormatError for a file that is not a legal model, OSError where there is
-    no such file or it can't be read.
+    computes the checksum of the weights, wherever they lie, which reads all of them. Raises ModelFormatError for a file that is not a legal
+    model, OSError where there is no such file or it can't be read.
     """
     return read_file(Path(path), os.fspath(path), verify_weights=verify_weights)
 
@@ -89,6 +89,13 @@ def _map(path: Path) -> memoryview:
 @cache
 def _element_type(code: int) -> np.dtype | None:
     return dtypes.from_code(code)
+
+
+def _check_sum(what: str, data: memoryview, checksum: bytes) -> None:
+    import hashlib  # not at every start
+
+    if hashlib.sha256(data).digest() != checksum:
+        raise Damage(f"{what} are damaged: they don't have their checksum")
 
 
 class _Reader:
@@ -165,7 +172,9 @@ class _Reader:
         weights_sha256: tuple[int, ...],
         ranges: list,
     ) -> Model:
-        self._regions[layout.WEIGHTS] = self._view[start : start + weights]
+        self._regions[layout.WEIGHTS] = own = self._view[start : start + weights]
+        if self._verify_weights and weights_sha256:
+            _check_sum("its weights", own, bytes(weights_sha256))
         if sidecar:
             self._regions[layout.SIDECAR] = self._sidecar(*sidecar)
         self._constants = [self._constant(index, *constant) for index, constant in enumerate(constants)]
@@ -209,10 +218,7 @@ class _Reader:
         if header != (layout.SIDECAR_MAGIC, size, bytes(checksum)):
             raise Damage(f"the file {path} has the weights of another model")
         if self._verify_weights:
-            import hashlib
-
-            if hashlib.sha256(view[layout.ALIGNMENT :]).digest() != header[2]:
-                raise Damage(f"its weights, the file {path}, are damaged: they don't have their checksum")
+            _check_sum(f"its weights, the file {path},", view[layout.ALIGNMENT :], header[2])
         return view[layout.ALIGNMENT :]
 
     def _constant(self, index: int, code: int, storage: int, dims: tuple[int, ...], offset: int, size: int, texts: tuple[str, ...]):

@@ -117,9 +117,9 @@ def run_passes(
         results.append(result)
         if not result.counts:
             continue
-        left = _names(graph)
+        left = _needed_names(graph)
         removed.update({name: RemovedValue(name, one.name, one.level - 1) for name in names if name not in left})
-        names = left
+        names = {name: None for name in _names(graph) if name in left}
     for value, shape in zip(graph.outputs, shapes, strict=True):
         if shape is not None and value.shape is not None and len(shape) == value.rank:  # a caller knows dims by the model's names
             pairs = zip(shape, value.shape, strict=True)
@@ -158,3 +158,13 @@ def each_pass(
 def _names(graph: Graph) -> dict[str, None]:
     """The names of a graph's results, in order: conversions of one model write equal files."""
     return {value.name: None for value in graph.values() if value.constant is None}
+
+
+def _needed_names(graph: Graph) -> set[str]:
+    """The names of the results that its outputs need, and of its inputs. What a pass leaves without users is gone, though dead-code
+    sweeps it."""
+    needed = {*graph.inputs, *graph.outputs}
+    for node in reversed(graph.nodes):
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+    return {value.name for value in needed if value is not None}

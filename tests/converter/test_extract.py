@@ -118,7 +118,7 @@ def test_a_tensor_that_a_pass_took_away_is_told(tmp_path: Path) -> None:
 
 def test_the_source_isnt_overwritten(source: Path) -> None:
     before = source.read_bytes()
-    with pytest.raises(mnnx.ConversionError, match="is the source itself"):
+    with pytest.raises(mnnx.ConversionError, match="is the source itself" if source.suffix == ".mnnx" else "would look like an ONNX model"):
         mnnx.extract(source, source, outputs=["s"])
     assert source.read_bytes() == before
 
@@ -205,3 +205,11 @@ def test_the_shapes_of_a_converted_model_are_settled(tmp_path: Path) -> None:
     mnnx.convert(onnx.parser.parse_model(MODEL), tmp_path / "m.mnnx")
     with pytest.raises(mnnx.ConversionError, match="were settled when it was converted; give the"):
         mnnx.extract(tmp_path / "m.mnnx", tmp_path / "part.mnnx", dims={"N": 2})
+
+
+def test_a_target_that_would_be_taken_for_an_onnx_model_is_refused(tmp_path):
+    onnx.save(onnx.parser.parse_model(MODEL), tmp_path / "m.onnx")
+    for write in (mnnx.convert, mnnx.extract):
+        with pytest.raises(mnnx.ConversionError, match=r"part.ONNX would look like an ONNX model.*call it part\.mnnx"):
+            write(tmp_path / "m.onnx", tmp_path / "part.ONNX")
+    assert not (tmp_path / "part.ONNX").exists()

@@ -235,3 +235,24 @@ def test_metadata_is_the_models(tmp_path):
     helper.set_model_props(model, {"labels": "cat,dog"})
     mnnx.convert(model, tmp_path / "m.mnnx")
     assert mnnx.Interpreter(tmp_path / "m.mnnx").metadata == {"labels": "cat,dog"}
+
+
+def test_the_pass_that_fused_a_tensor_away_is_named_and_not_the_one_that_sweeps_it(session_of):
+    model = onnx.parser.parse_model(
+        """<ir_version: 8, opset_import: ["" : 17]> g (float[2,5,8] q, float[2,8,7] k, float[2,7,4] v) => (float[2,5,4] y)
+        { s = MatMul(q, k) p = Softmax<axis = -1>(s) y = MatMul(p, v) }"""
+    )
+    session = session_of(model)
+    feed = {"q": np.ones((2, 5, 8), np.float32), "k": np.ones((2, 8, 7), np.float32), "v": np.ones((2, 7, 4), np.float32)}
+    with pytest.raises(
+        InputError, match="'s' no longer exists: the pass attention-recognition took it away; convert with level=1 to keep it"
+    ):
+        session.run(feed, outputs=["s"])
+
+
+def test_metadata_is_a_copy(session_of):
+    interpreter = session_of(
+        onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Abs(x) }')
+    ).interpreter
+    interpreter.metadata["author"] = "nobody"
+    assert interpreter.metadata == {}

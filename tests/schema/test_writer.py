@@ -160,6 +160,18 @@ def test_a_wrong_sidecar_is_refused(with_sidecar, change, message):
         read_model(path, verify_weights=True)
 
 
+def test_damaged_weights_in_the_file_are_refused_where_they_are_checked(tmp_path):
+    path = tmp_path / "m.mnnx"
+    write_model(weights(np.arange(100), np.ones((3, 3), np.float32)), path)
+    assert read_model(path, verify_weights=True).fingerprint
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    read_model(path)
+    with pytest.raises(ModelFormatError, match="its weights are damaged: they don't have their checksum"):
+        read_model(path, verify_weights=True)
+
+
 def test_the_sidecar_of_another_model_is_refused(with_sidecar, tmp_path):
     _, path, sidecar = with_sidecar
     write_model(weights(np.arange(100) + 1, np.ones((3, 3), np.float32)), tmp_path / "n.mnnx", sidecar_limit=64)
