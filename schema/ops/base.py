@@ -178,6 +178,12 @@ def _parts(annotation: Any) -> tuple[Any, bool, Any]:
     return plain, type(None) in options, get_args(plain)[0] if get_origin(plain) is tuple else None
 
 
+def is_redefinition(old: Any, new: Any) -> bool:
+    """Whether a class or function of a user is one that was defined before and is run again, as a cell of a notebook is."""
+    (module, name), again = ((getattr(thing, "__module__", None), getattr(thing, "__qualname__", None)) for thing in (old, new))
+    return (module, name) == again and bool(module and name) and not module.startswith("mnnx.") and not name.endswith("<lambda>")
+
+
 def _coerce(value: Any, annotation: Any, where: str) -> Any:
     """`value` as the annotation wants it; raises TypeError where it isn't of that type."""
     annotation, optional, element = _parts(annotation)
@@ -228,7 +234,7 @@ def op(name: str):
             if name in _homes() or "::" not in name:
                 raise ValueError(f"the op {name} of {cls.__module__} needs a name of its own, with a domain: 'com.example::Name'")
             _check_fields(cls)
-        if name in OPS:
+        if name in OPS and not is_redefinition(OPS[name], cls):
             raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
         OPS[name] = cls
         return cls

@@ -7,7 +7,7 @@ import importlib.util
 from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.base import Op, is_redefinition
 
 T = TypeVar("T")
 
@@ -26,7 +26,7 @@ class Families(Generic[T]):
         for op_class in op_classes:
             if not (isinstance(op_class, type) and issubclass(op_class, Op)):
                 raise TypeError(f"{self._what} are for classes of ops, not for {op_class!r}")
-            if op_class in self._found:
+            if op_class in self._found and not is_redefinition(self._found[op_class], thing):
                 raise ValueError(f"two {self._what} for {op_class.name}")
             self._found[op_class] = thing
 

@@ -166,3 +166,58 @@ def test_a_backend_whose_module_cant_be_loaded_is_unavailable() -> None:
         with pytest.raises(mnnx.BackendUnavailable, match="'broken' can't be loaded from no_such_module:Backend: No module named"):
             backend_creator("broken")
         assert {row["backends"]["broken"] for row in onnx_ops() if row["op"] != "If"} <= {"", "interpreter"}
+
+
+FORGOTTEN_DOMAIN = """
+import mnnx, onnx.parser, sys
+model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["" : 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }')
+if sys.argv[2] == "after":
+    mnnx.convert(model, sys.argv[1])
+@mnnx.importer("Relu")
+def mine(node, x):
+    return x
+for _ in range(2):
+    try:
+        mnnx.convert(model, sys.argv[1])
+    except mnnx.ConversionError as error:
+        print(error)
+"""
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_importer_of_an_op_of_onnx_is_named_whenever_it_is_registered(tmp_path, when):
+    """Before the first conversion, or after it."""
+    command = [sys.executable, "-c", FORGOTTEN_DOMAIN, str(tmp_path / "m.mnnx"), when]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert len(lines) == 2
+    assert all("__main__.mine is an importer of ai.onnx::Relu, which mnnx imports itself" in line for line in lines)
+
+
+CELLS = """
+import mnnx, onnx.parser, numpy as np, sys
+define = '''
+@mnnx.op("com.example::Times")
+class Times(mnnx.Op):
+    def infer(self, x):
+        return mnnx.Spec(x.dtype, x.shape)
+@mnnx.importer("Times", domain="com.example")
+def times(node, x):
+    return Times()
+'''
+compute = '''
+@mnnx.numpy_execution(Times)
+def run(op, x):
+    return x * FACTOR
+'''
+text = '<ir_version: 8, opset_import: ["" : 17, "com.example" : 1]> g (float[2] x) => (float[2] y) { y = com.example.Times(x) }'
+for cell, factor in ((define + compute, 2), (define + compute, 3), (compute, 5)):
+    exec(cell.replace("FACTOR", str(factor)))
+    mnnx.convert(onnx.parser.parse_model(text), sys.argv[1])
+    print(mnnx.Interpreter.from_file(sys.argv[1]).create_session().run({"x": np.float32([1, 2])})["y"].tolist())
+"""
+
+
+def test_a_definition_that_is_run_again_takes_the_place_of_the_first(tmp_path):
+    """As a cell of a notebook is."""
+    result = subprocess.run([sys.executable, "-c", CELLS, str(tmp_path / "m.mnnx")], capture_output=True, text=True)
+    assert result.stdout.splitlines() == ["[2.0, 4.0]", "[3.0, 6.0]", "[5.0, 10.0]"], result.stderr

@@ -11,6 +11,7 @@ rule of the op, such as an index out of range.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +35,7 @@ def numpy_execution(*op_classes: type[Op]):
 def _with_read_only_inputs(function: Callable[..., Any]) -> Callable[..., Any]:
     """The function with views of its inputs that can't be written to, for these may be the constants of all sessions."""
 
+    @functools.wraps(function)
     def run(op: Op, *inputs: Any) -> Any:
         return function(op, *map(_read_only, inputs))
 

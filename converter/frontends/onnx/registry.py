@@ -17,24 +17,33 @@ import pkgutil
 from collections.abc import Callable
 from typing import Any
 
+from mnnx.errors import ConversionError
 from mnnx.schema import plugins
-from mnnx.schema.ops.base import Op
+from mnnx.schema.ops.base import Op, is_redefinition
 
 #: (domain, op type) → importer; the domain "ai.onnx" is "".
 IMPORTERS: dict[tuple[str, str], Callable[..., Any]] = {}
+#: The same of users' modules, which may be imported before ours are.
+_OF_USERS: dict[tuple[str, str], Callable[..., Any]] = {}
 
 
 def importer(*op_types: str, domain: str = ""):
-    """Registers the importer of ONNX ops of a domain."""
+    """Registers the importer of ONNX ops of a domain. Raises ValueError for an op that has one."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
+        table = IMPORTERS if _is_own(function) else _OF_USERS
         for op_type in op_types:
-            if (domain, op_type) in IMPORTERS:
+            key = (domain, op_type)
+            if key in table and not is_redefinition(table[key], function):
                 raise ValueError(f"two importers for {domain}::{op_type}")
-            IMPORTERS[domain, op_type] = function
+            table[key] = function
         return function
 
     return register
+
+
+def _is_own(function: Callable[..., Any]) -> bool:
+    return function.__module__.startswith(f"{__package__}.")
 
 
 def direct(*op_classes: type[Op], domain: str = "") -> None:
@@ -58,11 +67,18 @@ def written_as(domain: str, op_type: str) -> str | None:
 
 
 def load_all() -> dict[tuple[str, str], Callable[..., Any]]:
-    """All importers, those of entry points included."""
+    """All importers, those of users included. Raises ConversionError where one of these is of an op that has one of ours."""
     import mnnx.converter.frontends.onnx as package
 
     for module in pkgutil.iter_modules(package.__path__):
         importlib.import_module(f"{package.__name__}.{module.name}")
     for group in ("mnnx.ops", "mnnx.importers"):
         plugins.load(group)
+    for (domain, op_type), function in _OF_USERS.items():
+        if _is_own(IMPORTERS.setdefault((domain, op_type), function)):
+            raise ConversionError(
+                f"{function.__module__}.{function.__qualname__} is an importer of {domain or 'ai.onnx'}::{op_type}, which mnnx imports "
+                'itself; give it an op of a domain of your own: @mnnx.importer("Name", domain="com.example")'
+            )
+        IMPORTERS[domain, op_type] = function
     return IMPORTERS
