@@ -54,8 +54,12 @@ class FusedDynamicQuantizeMatMul(Fused):
         self, x: Spec, b: Spec, b_zero_point: Spec | None = None, b_scale: Spec | None = None, bias: Spec | None = None
     ) -> Spec:  # fmt: skip
         require_dtype(x, (_FLOAT32,), "x")
-        sums = MatMulInteger().infer(Spec(_UINT8, x.shape), b, Spec(_UINT8, ()), b_zero_point)
-        return _finished(sums, b, b_scale, bias)
+        return _finished(MatMulInteger().infer(*self.product_inputs(x, b, b_zero_point)), b, b_scale, bias)
+
+    @staticmethod
+    def product_inputs(x: Spec, b: Spec, b_zero_point: Spec | None = None, *_others: Spec | None) -> list[Spec | None]:
+        """The inputs of the MatMulInteger in it."""
+        return [Spec(_UINT8, x.shape), b, Spec(_UINT8, ()), b_zero_point]
 
     def flops(self, inputs: Sequence[Spec | None], outputs: Sequence[Spec | None]) -> int:
         return 2 * outputs[0].size * inputs[0].shape[-1]

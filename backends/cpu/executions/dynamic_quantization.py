@@ -12,7 +12,6 @@ from mnnx.backends.cpu.executions.dot_matrix import Finish, MatrixProduct
 from mnnx.backends.cpu.executions.quantization import MatrixExecution, ranges_bytes, record_dynamic, supports_product
 from mnnx.backends.cpu.kernels.blocks import epilogue
 from mnnx.backends.tensor import DeviceTensor
-from mnnx.schema.ops.base import Spec
 from mnnx.schema.ops.dynamic_quantization import FusedDynamicQuantizeMatMul, FusedMatMulInteger
 from mnnx.schema.ops.fused import Fused
 
@@ -49,16 +48,10 @@ class ScaledExecution(MatrixExecution):
         return _finish(self.op, address_of(a_scale), b_scale, bias), None
 
 
-def _bytes(inputs: Specs) -> Specs:
-    """The operands of the MatMulInteger in a FusedDynamicQuantizeMatMul."""
-    x, b, b_zero = (*inputs, None)[:3]
-    return [Spec(_UINT8, x.shape), b, Spec(_UINT8, ()), b_zero]
-
-
 def supports_dynamic(op: FusedDynamicQuantizeMatMul, inputs: Specs, outputs: Specs) -> str | None:
     if any(spec is not None and spec.value is None for spec in inputs[3:]):
         return "b's scales and the bias must be constant"
-    return supports_product(op, _bytes(inputs), outputs)
+    return supports_product(op, op.product_inputs(*inputs), outputs)
 
 
 @creator(FusedDynamicQuantizeMatMul, supports=supports_dynamic)
@@ -72,7 +65,7 @@ class DynamicExecution(Execution):
     def __init__(self, op: FusedDynamicQuantizeMatMul, backend, inputs: Specs, outputs: Specs):
         super().__init__(op, backend)
         self.size, self.x_size = outputs[0].size, inputs[0].size
-        a, b, _, b_zero = _bytes(inputs)
+        a, b, _, b_zero = self.op.product_inputs(*inputs)
         self.product = MatrixProduct(backend, a, b, None if b_zero is None else b_zero.value)
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:

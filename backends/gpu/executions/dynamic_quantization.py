@@ -73,16 +73,10 @@ class ScaledExecution(GpuExecution):
         record_finish(self.backend, self.op, sums, y, factors, addend=bias, multiplier=a_scale)
 
 
-def _bytes(inputs: Specs) -> Specs:
-    """The operands of the MatMulInteger in a FusedDynamicQuantizeMatMul."""
-    x, b, b_zero = (*inputs, None)[:3]
-    return [Spec(_UINT8, x.shape), b, Spec(_UINT8, ()), b_zero]
-
-
 def supports_dynamic(op: FusedDynamicQuantizeMatMul, inputs: Specs, outputs: Specs) -> str | None:
     if any(spec is not None and spec.value is None for spec in inputs[3:]):
         return "b's scales and the bias must be constant"
-    return supports_product(op, _bytes(inputs), [Spec(_INT32, outputs[0].shape)])
+    return supports_product(op, op.product_inputs(*inputs), [Spec(_INT32, outputs[0].shape)])
 
 
 @creator(FusedDynamicQuantizeMatMul, supports=supports_dynamic)
@@ -98,7 +92,10 @@ class DynamicExecution(ScaledExecution):
         return 8 * RANGE_GROUPS, 4, 1, max(1, x.size), 4 * outputs[0].size
 
     def kernels(self, inputs: Specs, outputs: Specs) -> Sequence[Kernel]:
-        return [*super().kernels(_bytes(inputs), outputs), quantize_kernel(self.backend, inputs[0], self.backend.storage(_FLOAT32))]
+        return [
+            *super().kernels(self.op.product_inputs(*inputs), outputs),
+            quantize_kernel(self.backend, inputs[0], self.backend.storage(_FLOAT32)),
+        ]
 
     def scratch_bytes(self, inputs: Specs, outputs: Specs) -> int:
         return bytes_of(self.backend, self._parts(inputs, outputs))
@@ -107,7 +104,7 @@ class DynamicExecution(ScaledExecution):
         return max(packed_bytes(self.backend, inputs[1]), *self._parts(inputs, outputs))
 
     def loop_steps(self, inputs: Specs, outputs: Specs) -> int:
-        return max(super().loop_steps(_bytes(inputs), outputs), steps_of_range(inputs[0].size))
+        return max(super().loop_steps(self.op.product_inputs(*inputs), outputs), steps_of_range(inputs[0].size))
 
     def on_resize(self, inputs: Tensors, outputs: Tensors, scratch: DeviceTensor | None) -> None:
         if not outputs[0].spec.size:
