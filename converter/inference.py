@@ -101,23 +101,11 @@ def _results_by_sizes(node: Node) -> tuple[Spec | None, ...] | None:
 
 def _results(node: Node, specs: list[Spec | None]) -> tuple[Spec | None, ...]:
     try:
-        return checked(node.op.infer_all(*specs))
+        return node.op.infer_all(*specs)
     except (DataDependent, RuleError):
         return ()  # a rule that is broken is reported where the node runs, with the shapes of that run
     except Exception as error:  # more or fewer inputs than the op has, attributes that fit no input
         raise ConversionError(f"node {node.name!r} ({node.op.name}) is broken: {error or type(error).__name__}") from error
-
-
-def checked(specs: tuple[Spec | None, ...]) -> tuple[Spec | None, ...]:
-    """What an op's `infer` gave, which may be a user's own. Raises TypeError where it is none."""
-    for spec in specs:
-        if spec is None:
-            continue
-        if not isinstance(spec, Spec):
-            raise TypeError(f"its infer must give Specs, not {spec!r}")
-        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, (int, np.integer)) and dim >= 0 for dim in spec.shape):
-            raise TypeError(f"its infer must give a NumPy dtype and a shape of sizes, not {spec.dtype!r} and {spec.shape!r}")
-    return specs
 
 
 def _known(node: Node) -> list:

@@ -12,7 +12,7 @@ import numpy as np
 
 from mnnx.backends import host
 from mnnx.converter.graph import Graph, Node, Value
-from mnnx.converter.inference import checked, spec_of
+from mnnx.converter.inference import spec_of
 from mnnx.converter.passes.base import is_pure
 from mnnx.errors import ConversionError
 from mnnx.schema import dtypes
@@ -48,7 +48,7 @@ def check_rules(graph: Graph) -> None:
 
 def _results(node: Node, inputs: Sequence[Spec | None]) -> Sequence[Spec | None]:
     """The Specs of a node's outputs, with their values where those are known and small."""
-    results = checked(node.op.infer_all(*inputs))
+    results = node.op.infer_all(*inputs)
     unknown = any(spec is None or spec.value is None for spec in results)
     small = sum(spec.size for spec in results if spec is not None) <= MOST_ELEMENTS
     computable = all(spec is None or (spec.value is not None and spec.dtype != dtypes.STRING) for spec in inputs)  # text may grow

@@ -14,7 +14,7 @@ from mnnx.interpreter.unit import CallbackStop
 from mnnx.schema import dtypes
 from mnnx.schema.layout import MAX_RANK
 from mnnx.schema.model import Node
-from mnnx.schema.ops.base import DataDependent, Spec
+from mnnx.schema.ops.base import DataDependent, RuleError, Spec
 
 
 def describe(value: Any) -> str:
@@ -44,7 +44,8 @@ def blamed(error: Exception, node: Node, inputs: Sequence[Any], kind: type[MnnxE
         return type(error)(f"{op}: {error}")
     if isinstance(error, MemoryError):
         return LimitExceeded(f"{op}: not enough memory ({error})")
-    return kind(f"{op} can't run on inputs {', '.join(describe(i) for i in inputs)}: {error or type(error).__name__}")
+    what = str(error) if isinstance(error, RuleError) else f"{type(error).__name__}{f': {error}' if str(error) else ''}"
+    return kind(f"{op} can't run on inputs {', '.join(describe(i) for i in inputs)}: {what}")
 
 
 def check_limits(node: Node, specs: Sequence[Spec | None], limits: Limits) -> None:

@@ -138,11 +138,10 @@ class Planner:
             return
         try:
             with blaming(node, specs):
-                results = node.op.infer(*specs)
+                results = node.op.infer_all(*specs)
         except DataDependent:
             self._defer(node)
             return
-        results = results if isinstance(results, tuple) else (results,)
         if len(node.outputs) > len(results) or any(s is None and i >= 0 for i, s in zip(node.outputs, results, strict=False)):
             self._defer(node)  # what it gives beyond infer's word is seen when it has run
             return

@@ -234,12 +234,26 @@ def op(name: str):
             if name in _homes() or "::" not in name:
                 raise ValueError(f"the op {name} of {cls.__module__} needs a name of its own, with a domain: 'com.example::Name'")
             _check_fields(cls)
+            cls.infer_all = _infer_checked
         if name in OPS and not is_redefinition(OPS[name], cls):
             raise ValueError(f"two definitions of the op {name}: {OPS[name]} and {cls}")
         OPS[name] = cls
         return cls
 
     return register
+
+
+def _infer_checked(self: Op, *inputs: Spec | None) -> tuple[Spec | None, ...]:
+    """What a user's `infer` gives, one per output. Raises TypeError where that is no Spec, or one of no sizes."""
+    specs = Op.infer_all(self, *inputs)
+    for spec in specs:
+        if spec is None:
+            continue
+        if not isinstance(spec, Spec):
+            raise TypeError(f"its infer must give Specs, not {spec!r}")
+        if not isinstance(spec.dtype, np.dtype) or not all(isinstance(dim, int | np.integer) and dim >= 0 for dim in spec.shape):
+            raise TypeError(f"its infer must give a NumPy dtype and a shape of sizes, not {spec.dtype!r} and {spec.shape!r}")
+    return specs
 
 
 def _check_fields(cls: type[Op]) -> None:

@@ -47,6 +47,8 @@ RESULTS = {
     "view": lambda x: np.broadcast_to(x[:1], (200_000, 200_000)),
     "array": lambda x: x[x > 0],
     "writes": lambda x: np.add(x, 1, out=x),
+    "no such key": lambda x: {}["alpha"],
+    "says nothing": lambda x: next(iter([])),
 }
 SPECS = {
     "no Spec": lambda x: x.shape,
@@ -55,11 +57,11 @@ SPECS = {
     "name of a dim": lambda x: mnnx.Spec(x.dtype, ("N",)),
     "good": lambda x: x,
 }
-MODEL = '<ir_version: 8, opset_import: ["": 17, "com.example": 1]> g (float[2] x) => ({outputs}) {{ {outputs} = com.example.{op}(x) }}'
+MODEL = '<ir_version: 8, opset_import: ["": 17, "com.example": 1]> g (float[{dim}] x) => ({outputs}) {{ {outputs} = com.example.{op}(x) }}'
 
-def outcome(op, outputs="y"):
+def outcome(op, outputs="y", dim="2"):
     try:
-        mnnx.convert(onnx.parser.parse_model(MODEL.format(op=op, outputs=outputs)), sys.argv[1])
+        mnnx.convert(onnx.parser.parse_model(MODEL.format(op=op, outputs=outputs, dim=dim)), sys.argv[1])
         return str(mnnx.Interpreter.from_file(sys.argv[1]).create_session().run({"x": np.float32([-1, 2])})["y"].tolist())
     except mnnx.MnnxError as error:
         return f"{type(error).__name__}: {error}"
@@ -69,6 +71,7 @@ for name, RESULT in RESULTS.items():
     found[name] = outcome("Late")
 for name, SPEC in SPECS.items():
     found[name] = outcome("Early")
+    found[f"{name}, seen when it runs"] = outcome("Early", dim="N")
 found["two outputs"] = outcome("Early", "y, z")
 found["importer"] = outcome("Nothing")
 RESULT = lambda sequence: np.array(sequence[0].flags.writeable)
@@ -88,6 +91,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 
 LATE = "BackendError: op 'Late_0' (com.example::Late): its NumPy execution gave "
 EARLY = "ConversionError: node 'Early_0' (com.example::Early) is broken: its infer must give "
+EARLY_AT_RUN = "InputError: op 'Early_0' (com.example::Early) can't run on inputs float32[2]: TypeError: "
 
 
 @pytest.mark.parametrize(
@@ -100,9 +104,15 @@ EARLY = "ConversionError: node 'Early_0' (com.example::Early) is broken: its inf
         ("text", "['a', 'b']"),
         ("view", "LimitExceeded: op 'Late_0' (com.example::Late) wants to make a tensor float32[200000, 200000] "),
         ("array", "[2.0]"),
-        ("writes", "InputError: op 'Late_0' (com.example::Late) can't run on inputs float32[2]: output array is read-only"),
+        ("writes", "InputError: op 'Late_0' (com.example::Late) can't run on inputs float32[2]: ValueError: output array is read-only"),
+        ("no such key", "InputError: op 'Late_0' (com.example::Late) can't run on inputs float32[2]: KeyError: 'alpha'"),
+        ("says nothing", "InputError: op 'Late_0' (com.example::Late) can't run on inputs float32[2]: StopIteration"),
         ("sequence", "False"),
         ("no Spec", EARLY + "Specs, not 2"),
+        (
+            "no Spec, seen when it runs",
+            "InputError: op 'Early_0' (com.example::Early) can't run on inputs float32[2]: TypeError: its infer must ",
+        ),
         ("name of a dtype", EARLY + "a NumPy dtype and a shape of sizes, not 'float32' and (2,)"),
         ("negative", EARLY + "a NumPy dtype and a shape of sizes, not dtype('float32') and (-1,)"),
         ("name of a dim", EARLY + "a NumPy dtype and a shape of sizes, not dtype('float32') and ('N',)"),
