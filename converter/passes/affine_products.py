@@ -130,7 +130,10 @@ class Product:
         first, _, *rest = self.node.inputs
         if bias is not None:
             rest = [Value(f"{result.name}/bias", constant=bias.astype(weights.dtype))]
-        return Node(self.node.op, [first if x is None else x, weights, *rest], [result], self.node.name)
+        op = self.node.op
+        if isinstance(op, Gemm) and bias is not None:
+            op = op.replace(beta=1.0)  # it may be another one where there was no third input
+        return Node(op, [first if x is None else x, weights, *rest], [result], self.node.name)
 
     def _with_sum(self, weights: Value, shift: np.ndarray, result: Value, x: Value | None = None) -> list[Node]:
         """A MatMul and the sum with a vector, which epilogue fusion makes its bias."""

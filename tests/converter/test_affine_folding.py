@@ -45,6 +45,18 @@ FOLDED = {
         {BEHIND: 2},
         {"Gemm": 1},
     ),
+    "before a Gemm that has a beta and no third input": (
+        """agraph (float[5,8] x) => (float[5,6] y) <float[8,6] w, float t = {0.7}>
+        { p = Add(x, t) y = Gemm<beta = 2.0, alpha = 0.5>(p, w) }""",
+        {BEHIND: 1},
+        {"Gemm": 1},
+    ),
+    "after a Gemm that has a beta and no third input": (
+        """agraph (float[5,8] x) => (float[5,6] y) <float[8,6] w, float[6] t>
+        { p = Gemm<beta = 2.0>(x, w) y = Add(p, t) }""",
+        {BEFORE: 1},
+        {"Gemm": 1},
+    ),
     "before a Gemm of a transposed operand": (
         """agraph (float[8,5] x) => (float[5,6] y) <float[8,6] w, float[8,1] s>
         { p = Mul(x, s) y = Gemm<transA = 1>(p, w) }""",
